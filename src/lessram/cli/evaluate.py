@@ -1,0 +1,36 @@
+"""lessram evaluate."""
+
+from __future__ import annotations
+
+from lessram.cli.options import Data, Json, MaxErrors, ModelFile, Quiet
+from lessram.errors import DataError
+
+
+def evaluate(model: ModelFile, data: Data, max_errors: MaxErrors = 0, quiet: Quiet = False, json: Json = False) -> None:
+    """Score a model on labelled data without learning from it.
+
+    \b
+    Examples:
+      lessram evaluate clicks.lessram tomorrow.svm.zst
+      lessram evaluate clicks.lessram holdout/ --json
+    """
+    from lessram.cli.progress import Progress
+    from lessram.cli.summary import Stopwatch, figures, show
+    from lessram.learning import progressive
+    from lessram.learning.learner import Learner
+    from lessram.learning.training import open_reader
+    from lessram.model.model import Model
+
+    loaded = Model.load(model)
+    reader = open_reader(data, loaded, max_errors=max_errors)
+    progress = Progress(8 * loaded.table.cells.nbytes / loaded.spec.slots, quiet=quiet)
+    watch = Stopwatch()
+    scores = None
+    try:
+        for scores in progressive.evaluate(Learner(loaded), reader):
+            progress.update(scores)
+    finally:
+        progress.close()
+    if scores is None:
+        raise DataError("found no example, expected at least one", place=", ".join(data))
+    show(figures(loaded, scores, reader.report, watch.seconds, scores), reader.report, json)

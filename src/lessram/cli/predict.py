@@ -1,0 +1,66 @@
+"""lessram predict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lessram.cli.options import Data, MaxErrors, ModelFile
+
+
+def predict(
+    model: ModelFile,
+    data: Data,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here instead of to stdout.")
+    ] = None,
+    margins: Annotated[
+        bool, typer.Option("--margins", help="Print margins (log-odds) instead of probabilities.")
+    ] = False,
+    max_errors: MaxErrors = 0,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line: margin and probability.")] = False,
+) -> None:
+    """Predict each row: one number a line, the probability of label 1. Labels in the data are not looked at.
+
+    \b
+    Examples:
+      lessram predict clicks.lessram today.svm > probabilities.txt
+      zcat today.svm.gz | lessram predict clicks.lessram - --margins
+    """
+    from lessram.cli.summary import warn_of_bad_lines
+    from lessram.learning.learner import Learner
+    from lessram.learning.training import open_reader
+    from lessram.model.model import Model
+
+    loaded = Model.load(model)
+    learner = Learner(loaded)
+    reader = open_reader(data, loaded, max_errors=max_errors, labels="real")
+    with _target(output) as target:
+        for batch, _ in reader:
+            target.writelines(_lines(learner.predict(batch, trusted=True), loaded.spec.loss, margins, json))
+    warn_of_bad_lines(reader.report)
+
+
+def _lines(found, loss: str, margins: bool, json: bool):  # type: ignore[no-untyped-def]
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        probabilities = 1.0 / (1.0 + np.exp(-found))
+    if json:
+        pairs = zip(found.tolist(), probabilities.tolist(), strict=True)
+        return (f'{{"margin":{z!r},"probability":{p!r}}}\n' for z, p in pairs)
+    chosen = found if margins or loss != "logistic" else probabilities
+    return (f"{value:.9g}\n" for value in chosen.tolist())
+
+
+def _target(output: Path | None):  # type: ignore[no-untyped-def]
+    import contextlib
+
+    from lessram.model.file import replacing
+
+    if output is None:
+        return contextlib.nullcontext(sys.stdout)
+    return replacing(output)

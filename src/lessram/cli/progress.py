@@ -1,0 +1,89 @@
+"""Progress on stderr: a live line on a terminal, a table that doubles otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from lessram.learning.metrics import Scores
+
+_COLUMNS = ("examples", "log-loss", "since last", "error", "AUC", "bits/slot", "examples/s")
+_LINE_EVERY = 0.1  # seconds between updates of the live line
+
+
+class Progress:
+    """Shows how a run goes. `update` is called after every batch."""
+
+    def __init__(self, bits_per_slot: float, *, quiet: bool = False) -> None:
+        self._bits = bits_per_slot
+        self._quiet = quiet
+        self._live = sys.stderr.isatty()
+        self._start = time.perf_counter()
+        self._first: Scores | None = None
+        self._last: Scores | None = None
+        self._next_row = 0
+        self._next_time = 0.0
+        self._drawn = False
+
+    def update(self, scores: Scores, share: float | None = None) -> None:
+        """Show the scores so far; `share` is the part of the input that is done, where it is known."""
+        if self._quiet:
+            return
+        if self._first is None:
+            self._first = self._last = Scores.new()
+        if self._live:
+            self._draw_line(scores, share)
+        elif scores.examples >= self._next_row:
+            self._print_row(scores)
+
+    def close(self) -> None:
+        """End the live line, so that the next output starts on a line of its own."""
+        if self._drawn:
+            sys.stderr.write("\n")
+
+    def _speed(self, examples: int) -> float:
+        return examples / max(time.perf_counter() - self._start, 1e-9)
+
+    def _draw_line(self, scores: Scores, share: float | None) -> None:
+        now = time.perf_counter()
+        if now < self._next_time:
+            return
+        self._next_time = now + _LINE_EVERY
+        elapsed = now - self._start
+        left = ""
+        if share:
+            left = f"{share:4.0%}, {elapsed * (1 - share) / share:,.0f} s left  "
+        text = (
+            f"{left}{scores.examples:,} examples  log-loss {_form(scores.log_loss, '.5f')}  "
+            f"AUC {_form(scores.auc, '.4f')}  {self._speed(scores.examples):,.0f} examples/s"
+        )
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+        self._drawn = True
+
+    def _print_row(self, scores: Scores) -> None:
+        if self._next_row == 0:
+            print(_row(_COLUMNS), file=sys.stderr)
+        assert self._last is not None
+        since = scores.since(self._last)
+        fields = (
+            f"{scores.examples:,}",
+            _form(scores.log_loss, ".6f"),
+            _form(since.log_loss, ".6f"),
+            _form(scores.error_rate, ".4%"),
+            _form(scores.auc, ".5f"),
+            f"{self._bits:g}",
+            f"{self._speed(scores.examples):,.0f}",
+        )
+        print(_row(fields), file=sys.stderr, flush=True)
+        self._last = scores.copy()
+        self._next_row = 2 * scores.examples
+
+
+def _row(fields: tuple[str, ...]) -> str:
+    return "  ".join(f"{field:>12}" for field in fields)
+
+
+def _form(value: Any, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,95 @@
+"""What train, resume and evaluate print at the end: the same figures, for people or for scripts."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from typing import Any
+
+import msgspec
+import typer
+
+from lessram.data.reader import Report
+from lessram.learning.metrics import Scores
+from lessram.model.model import Model
+
+
+class Stopwatch:
+    """Wall time and examples of this process, for speeds."""
+
+    def __init__(self, features: int = 0) -> None:
+        self._start = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+
+def figures(model: Model, scores: Scores, report: Report, seconds: float, worked: Scores) -> dict[str, Any]:
+    """Every figure of a run; these keys are stable. `worked` are the scores of this process alone."""
+    return {
+        "examples": scores.examples,
+        "skipped": report.skipped,
+        "log_loss": scores.log_loss,
+        "error_rate": scores.error_rate,
+        "auc": scores.auc,
+        "auc_error": scores.auc_error,
+        "calibration": scores.calibration,
+        "features": scores.features,
+        "hashed": report.hashed,
+        "slots": model.spec.slots,
+        "bits_per_slot": 8 * model.table.cells.nbytes / model.spec.slots,
+        "table_bytes": model.table.cells.nbytes,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "seconds": seconds,
+        "examples_per_second": worked.examples / seconds,
+        "features_per_second": worked.features / seconds,
+    }
+
+
+def peak_rss_bytes() -> int:
+    """The largest resident size of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def show(values: dict[str, Any], report: Report, json: bool) -> None:
+    """Print the figures."""
+    warn_of_bad_lines(report)
+    if json:
+        typer.echo(msgspec.json.encode(values).decode())
+        return
+    for name, text in _lines(values):
+        typer.echo(f"{name:<14}{text}")
+
+
+def warn_of_bad_lines(report: Report) -> None:
+    if not report.skipped:
+        return
+    typer.echo(f"skipped {report.skipped:,} bad line{'s' if report.skipped > 1 else ''}, such as", err=True)
+    for message in report.messages:
+        typer.echo(f"  {message}", err=True)
+
+
+def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
+    def number(key: str, form: str) -> str:
+        return "-" if values[key] is None else format(values[key], form)
+
+    speed = f"{values['examples_per_second']:,.0f} examples/s, {values['features_per_second'] / 1e6:,.1f} M features/s"
+    lines = [
+        ("examples", f"{values['examples']:,} ({values['features']:,} features)"),
+        ("log-loss", number("log_loss", ".6f")),
+        ("error rate", number("error_rate", ".4%")),
+        ("AUC", f"{number('auc', '.5f')} (+- {number('auc_error', '.5f')})"),
+        ("calibration", f"{number('calibration', '.4f')} (predicted / actual positives)"),
+        (
+            "table",
+            f"{values['table_bytes']:,} bytes, {values['bits_per_slot']:g} bits/slot x {values['slots']:,} slots",
+        ),
+        ("peak memory", f"{values['peak_rss_bytes'] / 2**20:,.0f} MiB resident"),
+        ("time", f"{values['seconds']:.2f} s, {speed}"),
+    ]
+    if values["hashed"]:
+        lines.insert(1, ("hashed", f"{values['hashed']:,} ids beyond the table (or all, as asked) were hashed"))
+    return lines

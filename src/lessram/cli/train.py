@@ -1,0 +1,159 @@
+"""lessram train and lessram resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lessram.cli.options import Data, Json, MaxErrors, Quiet
+from lessram.errors import FileFormatError, SpecError
+
+if TYPE_CHECKING:
+    from lessram.learning.training import Training
+    from lessram.model.model import Model
+
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")]
+
+
+def train(
+    data: Data,
+    output: Output,
+    initial: Annotated[
+        Path | None, typer.Option("--initial", "-i", metavar="MODEL", help="Go on from this model, with its choices.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.  [q2.13]")
+    ] = None,
+    rates: Annotated[
+        str | None, typer.Option(metavar="RATES", help="morris8, exact32 (with float32) or global.  [morris8]")
+    ] = None,
+    loss: Annotated[str | None, typer.Option(metavar="LOSS", help="logistic, squared or hinge.  [logistic]")] = None,
+    bits: Annotated[int | None, typer.Option(min=0, max=40, metavar="B", help="2^B slots.  [22]")] = None,
+    alpha: Annotated[float | None, typer.Option(help="The learning rate's numerator.  [0.2]")] = None,
+    base: Annotated[float | None, typer.Option(help="Base of the randomized counters.  [1.1]")] = None,
+    radius: Annotated[float | None, typer.Option(help="Keep coefficients in [-R, R].  [all of the format]")] = None,
+    offset: Annotated[
+        int | None, typer.Option(help="Added to exact counts under the root; 0 is Algorithm 2 as printed.  [1]")
+    ] = None,
+    rate_floor: Annotated[
+        bool | None, typer.Option("--rate-floor", help="Let rates stop falling at the step of the grid.")
+    ] = None,
+    intercept: Annotated[
+        bool | None, typer.Option("--intercept/--no-intercept", help="Learn a constant term.  [intercept]")
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option(metavar="SCALE", help="Divide values by their running size: rms or none.  [rms]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Where all randomness comes from.  [0]")] = None,
+    hash: Annotated[
+        str, typer.Option(metavar="MODE", help="Ids beyond the table: auto hashes them, none refuses; all hashes all.")
+    ] = "auto",
+    hash_seed: Annotated[int, typer.Option(help="Seed of the hash.")] = 0,
+    passes: Annotated[int, typer.Option(min=1, help="Times to go through the data; the first is scored.")] = 1,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Write a checkpoint here from time to time.")
+    ] = None,
+    checkpoint_every: Annotated[int, typer.Option(min=1, metavar="EXAMPLES", help="How often.")] = 1_000_000,
+    max_errors: MaxErrors = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Learn a model from data in one pass, predicting each example before learning from it.
+
+    \b
+    Examples:
+      lessram train clicks.svm.gz -o clicks.lessram
+      zcat day-*.gz | lessram train - -o clicks.lessram --bits 26
+      lessram train data/ -o m.lessram --checkpoint c.lessram --checkpoint-every 5000000
+      lessram train tuesday.svm -i monday.lessram -o tuesday.lessram
+      lessram train a.svm -o control.lessram --weights float32 --rates exact32
+    """
+    from lessram.learning.training import Plan, Reading, Training, plan_sources
+
+    chosen = {
+        "weights": weights,
+        "rates": rates,
+        "loss": loss,
+        "slots": None if bits is None else 1 << bits,
+        "alpha": alpha,
+        "base": base,
+        "radius": radius,
+        "offset": offset,
+        "rate_floor": rate_floor,
+        "intercept": intercept,
+        "scale": scale,
+        "seed": seed,
+    }
+    _check_writable(output)
+    plan = Plan(
+        sources=plan_sources(data),
+        reading=Reading(hash=hash, hash_seed=hash_seed),
+        passes=passes,
+        max_errors=max_errors,
+        checkpoint=None if checkpoint is None else str(checkpoint.absolute()),
+        checkpoint_every=checkpoint_every,
+    )
+    model = _start(initial, {name: value for name, value in chosen.items() if value is not None})
+    _carry_out(Training(model, plan), output, quiet=quiet, json=json, whole_life=False)
+
+
+def resume(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="Written by train --checkpoint.")],
+    output: Output,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Go on where a checkpoint stands: same sources, same options, same model as if never stopped.
+
+    \b
+    Example:
+      lessram resume c.lessram -o clicks.lessram
+    """
+    from lessram.learning.training import Training
+
+    _check_writable(output)
+    _carry_out(Training.resumed(checkpoint), output, quiet=quiet, json=json, whole_life=True)
+
+
+def _start(initial: Path | None, chosen: dict[str, Any]) -> Model:
+    from lessram.model.model import Model
+    from lessram.model.spec import Spec
+
+    if initial is None:
+        return Model.new(Spec(**{"slots": 1 << 22, **chosen}))
+    if chosen:
+        options = ", ".join("--" + ("bits" if name == "slots" else name.replace("_", "-")) for name in chosen)
+        raise SpecError(f"{options} cannot be changed when going on from a model (-i)")
+    model = Model.load(initial, writable=True)
+    model.progress = None
+    return model
+
+
+def _check_writable(output: Path) -> None:
+    """Fail before the work, not after it."""
+    if output.is_dir() or not output.absolute().parent.is_dir():
+        raise FileFormatError(f"{output}: cannot write: expected a file in a folder that exists")
+
+
+def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, whole_life: bool) -> None:
+    from lessram.cli.progress import Progress
+    from lessram.cli.summary import Stopwatch, figures, show
+    from lessram.learning.metrics import Scores
+
+    model = training.model
+    before = training.scores.copy()
+    baseline = Scores.new() if whole_life else before
+    progress = Progress(8 * model.table.cells.nbytes / model.spec.slots, quiet=quiet)
+    watch = Stopwatch()
+    try:
+        for share in training.run():
+            progress.update(training.scores.since(baseline), share)
+    finally:
+        progress.close()
+    seconds = watch.seconds
+    model.save(output)
+    scores = training.scores.since(baseline)
+    values = figures(model, scores, training.report, seconds, training.scores.since(before))
+    show(values, training.report, json)

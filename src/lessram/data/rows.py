@@ -1,0 +1,136 @@
+"""What parsers of named features write into: room for rows, and the account of a chunk.
+
+A parser's kernel fills the room line by line. It comes back when a line does not fit; then the room
+grows, or what is there is handed out and the rest of the chunk waits: products of features can be a
+thousand times larger than the text that they come from, and memory must not follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.data.batch import Batch
+from lessram.data.interactions import Products, room_for_products
+from lessram.data.parsing import BadLine
+from lessram.data.source import Place
+
+REPORTS = 10
+"""Bad lines of a chunk that are described."""
+
+DONE, FULL, LONG_NUMBER = 0, 1, 2
+"""Why a kernel came back: all done, no room for the line, a number that Python must decide; or the line is bad."""
+
+ENOUGH = 1 << 22
+"""Features after which a batch is handed out rather than made larger."""
+MOST = 1 << 26
+"""Features that one row may have."""
+
+
+class Rows(NamedTuple):
+    """Where a kernel writes the rows of a batch."""
+
+    labels: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    indptr: NDArray[np.int64]
+    slots: NDArray[Any]
+    values: NDArray[np.float32]
+
+
+class Progress(NamedTuple):
+    """Where the kernel stands in a chunk: all that it returns, and all that it needs to go on."""
+
+    position: int = 0
+    """Where the next line begins; of a line at which it stopped, the line itself."""
+    rows: int = 0
+    features: int = 0
+    unlabelled: int = 0
+    """Examples without a label."""
+    based: int = 0
+    """Examples with a base that is not 0."""
+    weighted: bool = False
+    """Whether there is an importance that is not 1."""
+    valued: bool = False
+    """Whether there is a value that may not be 1."""
+    status: int = DONE
+    word: int = 0
+    """Where the word begins that made the kernel stop."""
+    column: int = 0
+    """In which column of a table."""
+    needed: int = 0
+    """Of a line for which there is no room, how many features would do; 0 where that is not known."""
+
+
+class ParsedPart(NamedTuple):
+    """What a parser makes of a chunk, or of the part of it that fits into one batch."""
+
+    batch: Batch
+    """The good lines; its arrays are valid until the parser is called again."""
+    bad: int
+    """How many lines were bad."""
+    reports: list[BadLine]
+    """The first few of them, and the last."""
+    hashed: int
+    """How many features were hashed: all of them."""
+    stop: Place
+    """Where the next line stands; the chunk's own `stop` when all of it is parsed."""
+    unlabelled: int = 0
+    """Examples without a label; they are left out, unless the parser was told to keep them."""
+    based: int = 0
+    """Examples with a base, which is read and left out."""
+
+
+class Room:
+    """Rows and products that one thread parses into, chunk after chunk; only what is written to is resident."""
+
+    def __init__(self, dtype: Any, terms: NDArray[np.uint8], groups: int) -> None:
+        self._dtype, self._terms, self._groups = dtype, terms, groups
+        self.rows = self._rows(0, 0)
+        self.products = self._products(0)
+
+    def _rows(self, rows: int, features: int) -> Rows:
+        return Rows(
+            np.empty(rows, np.float32),
+            np.empty(rows, np.float32),
+            np.zeros(rows + 1, np.int64),
+            np.empty(features, self._dtype),
+            np.empty(features, np.float32),
+        )
+
+    def _products(self, features: int) -> Products:
+        return room_for_products(self._terms, self._groups, features, self._dtype)
+
+    def fit(self, rows: int, features: int) -> None:
+        """See to room for so many rows and features; what is in the room stays."""
+        rows, features = max(rows, len(self.rows.labels)), max(features, len(self.rows.slots))
+        if rows > len(self.rows.labels) or features > len(self.rows.slots):
+            old, self.rows = self.rows, self._rows(rows, features)
+            for before, now in zip(old, self.rows, strict=True):
+                now[: len(before)] = before
+            self.products = self._products(features)
+
+    def grow(self, rows: int, needed: int) -> bool:
+        """Make room for a line that did not fit behind `rows` rows; False if it must wait, or is too large.
+
+        `needed`: the features that would do, 0 where that is not known.
+        """
+        if rows and rows == len(self.rows.labels):
+            self.fit(2 * rows, 0)
+            return True
+        wanted = max(needed, 2 * len(self.rows.slots), 64)
+        if wanted > (ENOUGH if rows else MOST):
+            return False
+        self.fit(64, wanted)
+        return True
+
+    def batch(self, rows: int, *, valued: bool, weighted: bool) -> Batch:
+        features = int(self.rows.indptr[rows])
+        return Batch(
+            self.rows.labels[:rows],
+            self.rows.indptr[: rows + 1],
+            self.rows.slots[:features],
+            self.rows.values[:features] if valued else None,
+            self.rows.weights[:rows] if weighted else None,
+        )

@@ -1,0 +1,91 @@
+"""Looking at text many bytes at a time: unaligned words, and 64 bytes compared at once.
+
+Kernels that scan text walk from delimiter to delimiter; byte loops would be five times slower. All
+loads are unaligned and little-endian. They may touch up to 64 bytes behind their position, so that every
+text has `PADDING` readable bytes behind it; none of them looks at memory before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from llvmlite import ir
+
+from lessram.jit import intrinsic, types
+
+LANES = 64
+"""Bytes that one mask looks at."""
+
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_VECTOR = ir.VectorType(_I8, LANES)
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(builder.bitcast(data, _I8.as_pointer()), [index])
+
+
+@intrinsic
+def load32(typingctx, buffer, index):  # type: ignore[no-untyped-def]
+    """The four bytes from `buffer[index]` on as one uint32, aligned or not; nothing is checked."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        address = _address(context, builder, signature.args[0], *args)
+        word = builder.load(builder.bitcast(address, _I32.as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint32(buffer, types.uint64), codegen
+
+
+@intrinsic
+def choose(typingctx, condition, first, second):  # type: ignore[no-untyped-def]
+    """`first if condition else second` without a jump: both are computed, so neither is ever mispredicted."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.select(args[0], args[1], args[2])
+
+    return first(types.boolean, first, first), codegen
+
+
+def mask_of(characters: Iterable[int], up_to: int | None = None) -> Any:
+    """An intrinsic `mask(buffer, index)`: bit i says whether `buffer[index + i]` is one of the characters.
+
+    With `up_to`, all bytes not above it count too: `up_to=32` is white space and all control characters.
+    """
+    chosen = tuple(characters)
+
+    def operation(typingctx, buffer, index):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            address = _address(context, builder, signature.args[0], *args)
+            block = builder.load(builder.bitcast(address, _VECTOR.as_pointer()))
+            block.align = 1
+            tests = [builder.icmp_unsigned("==", block, ir.Constant(_VECTOR, [c] * LANES)) for c in chosen]
+            if up_to is not None:
+                tests.append(builder.icmp_unsigned("<=", block, ir.Constant(_VECTOR, [up_to] * LANES)))
+            found = tests[0]
+            for test in tests[1:]:
+                found = builder.or_(found, test)
+            return builder.bitcast(found, _I64)
+
+        return types.uint64(buffer, types.uint64), codegen
+
+    operation.__doc__ = f"Which of the 64 bytes from `buffer[index]` on are among {chosen!r} or at most {up_to}."
+    return intrinsic(operation)
+
+
+@intrinsic
+def mask_equal(typingctx, buffer, index, character):  # type: ignore[no-untyped-def]
+    """Which of the 64 bytes from `buffer[index]` on equal `character`, known only when the kernel runs."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        block = builder.load(builder.bitcast(address, _VECTOR.as_pointer()))
+        block.align = 1
+        lane = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), args[2], _I32(0))
+        lanes = ir.Constant(ir.VectorType(_I32, LANES), None)
+        wanted = builder.shuffle_vector(lane, ir.Constant(_VECTOR, ir.Undefined), lanes)
+        return builder.bitcast(builder.icmp_unsigned("==", block, wanted), _I64)
+
+    return types.uint64(buffer, types.uint64, types.uint8), codegen

@@ -1,0 +1,238 @@
+"""The kernel that reads svmlight text; `svmlight.py` describes the format and calls it.
+
+Finding where a number ends takes longer than reading it, and the next number cannot begin before. So
+the ends come from a mask of the delimiters of 64 bytes, two bits a feature, while the digits of several features
+are converted side by side. A feature in the usual form (`index:value` of up to 8 digits each, between
+single spaces) takes no unpredictable jump; any other word goes through `_careful_word`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lessram.data.parsing import hashed_slot
+from lessram.data.scanning import mask_of
+from lessram.data.text import (
+    COLON,
+    DECIDED,
+    HASH,
+    MINUS,
+    NEWLINE,
+    PLUS,
+    SPACE,
+    UNDECIDED,
+    any_number,
+    digit_run,
+    eight_digits,
+    is_blank,
+    line_end,
+    load_digits,
+    short_number,
+    short_whole,
+)
+from lessram.jit import inlined, kernel
+from lessram.numerics.memory_words import load_word, trailing_zeros
+
+# Why the kernel came back: the text is done, or a word is wrong, or a number is too long to be decided here.
+DONE, LABEL, INDEX, LARGE_INDEX, LARGE_SLOT, VALUE, LONG_LABEL, LONG_VALUE = range(8)
+
+_ONE = np.uint64(1)
+_QUERY = np.uint64(int.from_bytes(b"qid:", "little"))
+_delimiters = mask_of(b":", up_to=32)
+
+Integer = int | np.int64
+
+
+class Progress(NamedTuple):
+    """Where the kernel stands in a chunk: all that it returns, and all that it needs to go on."""
+
+    position: Integer = 0
+    """Where the next line begins; of a bad line, the line itself."""
+    rows: Integer = 0
+    features: Integer = 0
+    hashed: Integer = 0
+    status: Integer = DONE
+    word: Integer = 0
+    """Where the word begins that made the kernel stop."""
+
+
+@inlined
+def _ends_word(c):
+    return is_blank(c) or c in (NEWLINE, HASH)
+
+
+@inlined
+def _usual_index(text, start, stop):
+    """The number that text[start:stop] spells, and whether that is 1 to 16 digits and nothing else."""
+    if stop - start <= np.uint64(8):
+        return short_whole(text, start, stop)
+    middle = stop - np.uint64(8)
+    high, good = short_whole(text, start, middle)
+    low, fine = short_whole(text, middle, stop)
+    return high * np.uint64(10**8) + low, good & fine
+
+
+@inlined
+def _usual_value(text, start, stop):
+    """As `short_number`, and faster where there is one digit: then most often all values have one."""
+    digit = np.uint64(text[start]) - np.uint64(48)
+    if stop - start == _ONE and digit <= np.uint64(9):
+        return np.float32(np.int64(digit)), True
+    return short_number(text, start, stop)
+
+
+@inlined
+def _usual_feature(text, start, colon, stop):
+    """The index and value that text[start:stop] spells, and whether that is a usual feature."""
+    index, good = _usual_index(text, start, colon)
+    if not good:
+        return index, np.float32(0), False
+    value, good = _usual_value(text, colon + _ONE, stop)
+    if not good:
+        return index, value, False
+    return index, value, text[colon] == COLON and (is_blank(text[stop]) or text[stop] == NEWLINE)
+
+
+@inlined
+def _any_index(text, p):
+    """The whole number at `p`, its end (`p` if there is none), and whether it is below 2^64."""
+    number, fits = np.uint64(0), True
+    word = load_digits(text, p)
+    while digit_run(word) == np.uint64(8) and number < np.uint64(10**11):
+        number = number * np.uint64(10**8) + eight_digits(word)
+        p += np.uint64(8)
+        word = load_digits(text, p)
+    digit = np.uint64(text[p]) - np.uint64(48)
+    while digit <= np.uint64(9):
+        fits &= number < np.uint64(2**64 // 10) or (number == np.uint64(2**64 // 10) and digit < np.uint64(6))
+        number = number * np.uint64(10) + digit
+        p += _ONE
+        digit = np.uint64(text[p]) - np.uint64(48)
+    return number, p, fits
+
+
+@inlined
+def _query_end(text, p):
+    """The end of a word that begins with `qid:`; `p` if it does not."""
+    if load_word(text, p) & np.uint64(0xFFFFFFFF) != _QUERY:
+        return p
+    while not _ends_word(text[p]):
+        p += _ONE
+    return p
+
+
+@kernel
+def _any_word(text, p):
+    """Whatever word is at `p`: DONE or what is wrong, its end, whether it is a feature, its index and value."""
+    one, nothing = np.float32(1), np.uint64(0)
+    index, end, fits = _any_index(text, p)
+    if end == p:
+        end = _query_end(text, p)
+        return (DONE if end != p else INDEX), end, False, nothing, one
+    if not fits:
+        return LARGE_INDEX, p, False, nothing, one
+    if text[end] != COLON:
+        return (DONE if _ends_word(text[end]) else INDEX), end, True, index, one
+    value, end, state = any_number(text, end + _ONE)
+    if state == UNDECIDED:
+        return LONG_VALUE, p, False, nothing, one
+    if state != DECIDED or not _ends_word(text[end]):
+        return VALUE, p, False, nothing, one
+    return DONE, end, True, index, value
+
+
+@inlined
+def _label(text, p, real):
+    """The label at `p`: DONE or what is wrong, its end, its value."""
+    signed = np.uint64(text[p] == MINUS or text[p] == PLUS)
+    digit, end = np.uint64(text[p + signed]) - np.uint64(48), p + signed + _ONE
+    if digit <= _ONE and text[end] == SPACE and not real:
+        return DONE, end, np.float32(digit == _ONE and text[p] != MINUS)
+    label, end, state = any_number(text, p)
+    if state == UNDECIDED:
+        return LONG_LABEL, end, label
+    if state != DECIDED or not _ends_word(text[end]):
+        return LABEL, end, label
+    if real or label == np.float32(1):
+        return DONE, end, label
+    return (DONE if label == np.float32(0) or label == np.float32(-1) else LABEL), end, np.float32(0)
+
+
+@inlined
+def _features(text, p, rules, columns, k):
+    """The features of a line from `p` on. Returns DONE or what is wrong, the place, and how many were read
+    and hashed."""
+    hashed, unusual = 0, False
+    while True:
+        while is_blank(text[p]):
+            p += _ONE
+        if text[p] == NEWLINE or text[p] == HASH:
+            return DONE, p, k, hashed
+        if unusual:
+            status, end, is_feature, index, value = _any_word(text, p)
+            if status != DONE:
+                return status, p, k, hashed
+            if is_feature:
+                if index >= rules.direct:
+                    if not rules.hashing:
+                        return LARGE_SLOT, p, k, hashed
+                    index = hashed_slot(index, rules)
+                    hashed += 1
+                columns.slots[k] = index
+                columns.values[k] = value
+                k += _ONE
+            p, unusual = end, False
+            continue
+        base, ends = p, _delimiters(text, p)
+        while True:
+            after = ends & (ends - _ONE)
+            if after == np.uint64(0):
+                unusual = p == base  # a word of more than 63 bytes; else only the 64 bytes are used up
+                break
+            colon, stop = base + trailing_zeros(ends), base + trailing_zeros(after)
+            index, value, usual = _usual_feature(text, p, colon, stop)
+            if not usual:
+                unusual = True
+                break
+            if index >= rules.direct:
+                if not rules.hashing:
+                    unusual = True
+                    break
+                index = hashed_slot(index, rules)
+                hashed += 1
+            columns.slots[k] = index
+            columns.values[k] = value
+            k += _ONE
+            p = stop + _ONE
+            if text[stop] == NEWLINE:
+                return DONE, stop, k, hashed
+            ends = after & (after - _ONE)
+
+
+@kernel
+def parse_lines(text, end, rules, columns, progress):
+    """Parse lines up to `end`, where a newline stands, until all are done or one is bad."""
+    p, end = np.uint64(progress.position), np.uint64(end)
+    row, k = np.uint64(progress.rows), np.uint64(progress.features)
+    hashed = progress.hashed
+    while p < end:
+        line = p
+        while is_blank(text[p]):
+            p += _ONE
+        if text[p] == NEWLINE or text[p] == HASH:
+            p = line_end(text, p) + _ONE
+            continue
+        word = p
+        status, p, label = _label(text, p, rules.real_labels)
+        if status == DONE:
+            status, word, last, more = _features(text, p, rules, columns, k)
+        if status != DONE:
+            return Progress(np.int64(line), np.int64(row), np.int64(k), hashed, status, np.int64(word))
+        p = line_end(text, word) + _ONE
+        k, hashed = last, hashed + more
+        columns.labels[row] = label
+        row += _ONE
+        columns.indptr[row] = np.int64(k)
+    return Progress(np.int64(p), np.int64(row), np.int64(k), hashed, DONE, np.int64(p))

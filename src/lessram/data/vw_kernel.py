@@ -1,0 +1,368 @@
+"""The kernel that reads Vowpal Wabbit text; `vw.py` describes the format and calls it.
+
+It walks from one delimiter to the next, 64 bytes looked at together, so that the search for the end of a
+name never waits for the name before it to be hashed. What is rare stands in functions of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.data.hashing import fold_into_slots, hash_name, number_name
+from lessram.data.interactions import append_products
+from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress
+from lessram.data.scanning import load32, mask_of
+from lessram.data.text import (
+    BROKEN,
+    COLON,
+    DECIDED,
+    MINUS,
+    NEWLINE,
+    PLUS,
+    POINT,
+    SPACE,
+    UNDECIDED,
+    digit_run,
+    first_digits,
+    load_digits,
+    number,
+)
+from lessram.jit import inlined, kernel
+from lessram.numerics.memory_words import trailing_zeros
+
+LABEL, WEIGHT, BASE, WORDS, CONTROL, VALUE, NO_VALUE, NAMESPACE, NAMESPACE_WEIGHT, INFINITE = range(3, 13)
+"""What is wrong with the line at which the kernel stopped."""
+
+BAR, QUOTE, TAB, RETURN = (np.uint8(ord(c)) for c in "|'\t\r")
+_ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
+_LARGEST = np.finfo(np.float32).max
+
+_behind_name = mask_of(b":|", up_to=32)
+_behind_word = mask_of(b"", up_to=32)
+_behind_head = mask_of(b"|\n")
+
+
+class Reading(NamedTuple):
+    """How the text is understood."""
+
+    seed: Any
+    """The hash of the namespace without a name; uint32 or uint64, which chooses the hash of all names."""
+    hash_seed: Any
+    """What the names of namespaces are hashed under, of the same type."""
+    hash_all: bool
+    """Whether names that are all digits are hashed too."""
+    real_labels: bool
+    """Whether any finite label is taken; if not, 0, 1 and -1."""
+    keep_unlabelled: bool
+    """Whether examples without a label become rows (with the label NaN)."""
+    slots: np.uint64
+    """The size of the table."""
+    kept: NDArray[np.bool_]
+    """For each first byte of a namespace, whether its features are kept."""
+    group: NDArray[np.uint8]
+    """For each first byte of a namespace, its group in interactions."""
+
+
+@inlined
+def _is_blank(c):
+    if c == SPACE:
+        return True
+    return c == TAB
+
+
+@inlined
+def _line_ends(text, p):
+    return text[p] == NEWLINE or (text[p] == RETURN and text[p + _ONE] == NEWLINE)
+
+
+@inlined
+def _feature_ends(text, p):
+    """Whether a value may end here."""
+    return _is_blank(text[p]) or text[p] == BAR or _line_ends(text, p)
+
+
+@inlined
+def _is_digit(c):
+    return np.uint8(c - np.uint8(48)) < np.uint8(10)
+
+
+@inlined
+def _head_end(text, p):
+    """Where label, importance, base and tag end: at the first bar, or where the line ends."""
+    start, found = p, _behind_head(text, p)
+    while found == _ZERO:
+        p += _BLOCK
+        found = _behind_head(text, p)
+    p += trailing_zeros(found)
+    return p - _ONE if text[p] == NEWLINE and p > start and text[p - _ONE] == RETURN else p
+
+
+@inlined
+def _word_end(text, p):
+    """Where a word that is a value ends: colons and bars are part of it."""
+    found = _behind_word(text, p)
+    while found == _ZERO:
+        p += _BLOCK
+        found = _behind_word(text, p)
+    return p + trailing_zeros(found)
+
+
+@inlined
+def _name_end(text, p):
+    """Where a name ends: at a blank, a colon, a bar or any control character."""
+    found = _behind_name(text, p)
+    while found == _ZERO:
+        p += _BLOCK
+        found = _behind_name(text, p)
+    return p + trailing_zeros(found)
+
+
+@inlined
+def _begins_as_number(text, p):
+    """Whether a C library, and so Vowpal Wabbit, would find a number in the word at `p`."""
+    p += np.uint64(text[p] == PLUS or text[p] == MINUS)
+    digits = p + np.uint64(text[p] == POINT)
+    word = load32(text, p) & np.uint32(0xFFFFFF) | np.uint32(0x202020)
+    if word == np.uint32(0x666E69) or word == np.uint32(0x6E616E):  # inf, nan; but india and nancy are words
+        length = _word_end(text, p) - p
+        return length == np.uint64(3) or length == np.uint64(8)
+    return _is_digit(text[digits])
+
+
+@kernel
+def head(text, p, stop, real_labels):
+    """Label, importance and base in `text[p:stop]`, as Vowpal Wabbit takes them apart.
+
+    Words are parted by spaces. What stands before the first tab is left out. The last word is a tag if it
+    touches the bar or begins with a quote. Returns what is wrong, where, label (NaN where there is none),
+    importance and base.
+    """
+    for q in range(p, stop):
+        if text[q] == TAB:
+            p = q + _ONE
+            break
+    read = (np.float32(np.nan), np.float32(1), np.float32(0))
+    for word in range(4):
+        while p < stop and text[p] == SPACE:
+            p += _ONE
+        end = p
+        while end < stop and text[end] != SPACE:
+            end += _ONE
+        behind = end
+        while behind < stop and text[behind] == SPACE:
+            behind += _ONE
+        if end == stop or (text[p] == QUOTE and behind == stop):
+            break
+        value, last, state = number(text, p)
+        if state == UNDECIDED:
+            return LONG_NUMBER, p, read
+        good = state == DECIDED and last == end
+        if word == 0:
+            if not good or not (real_labels or value == 0 or abs(value) == 1):
+                return LABEL, p, read
+            read = (value if real_labels else max(value, np.float32(0)), read[1], read[2])
+        elif word == 1:
+            if not (good and value >= 0):
+                return WEIGHT, p, read
+            read = (read[0], value, read[2])
+        elif word == 2:
+            if not good:
+                return BASE, p, read
+            read = (read[0], read[1], value)
+        else:
+            return WORDS, p, read
+        p = end
+    return DONE, p, read
+
+
+@inlined
+def _hash_token(text, p, end, seed, hash_all):
+    """The hash of a name under a seed. An all-digit name is its own number, unless `hash_all` says otherwise."""
+    length = end - p
+    if not hash_all:
+        word = load_digits(text, p)
+        digits = digit_run(word)
+        if digits >= length:
+            return number_name(first_digits(word, length), seed) if length else seed
+        if digits == np.uint64(8):
+            value, q = _ZERO, p
+            while _is_digit(text[q]):
+                value = value * np.uint64(10) + np.uint64(text[q] - np.uint8(48))
+                q += _ONE
+            if q == end:
+                return number_name(value, seed)
+    return hash_name(text, p, length, seed)
+
+
+@kernel
+def hash_token(text, p, end, seed, hash_all):
+    """`_hash_token` as a call, for where it is rare."""
+    return _hash_token(text, p, end, seed, hash_all)
+
+
+@inlined
+def _behind_blanks(text, p):
+    while _is_blank(text[p]):
+        p += _ONE
+    return p
+
+
+@inlined
+def _value(text, p):
+    """The number at `p`, behind a colon: what is wrong, the number, its end. A word has the end 0."""
+    value, end, state = number(text, p)
+    if state == DECIDED and _feature_ends(text, end):
+        return DONE, value, end
+    if state == UNDECIDED:
+        return LONG_NUMBER, value, end
+    if _feature_ends(text, p):
+        return NO_VALUE, value, end
+    if state != BROKEN or _begins_as_number(text, p):
+        return VALUE, value, end
+    return DONE, value, _ZERO
+
+
+@kernel
+def namespace(text, p, reading):
+    """The namespace behind the bar at `p - 1`: what is wrong, where, its hash and its weight."""
+    end, scale = _name_end(text, p), np.float32(1)
+    if end == p:
+        return (NAMESPACE if text[p] == COLON else DONE), end, reading.seed, scale
+    seed = hash_token(text, p, end, reading.hash_seed, reading.hash_all)
+    if text[end] != COLON:
+        return DONE, end, seed, scale
+    start = _behind_blanks(text, end + _ONE)
+    trouble, scale, last = _value(text, start)
+    if trouble != DONE or last == _ZERO:
+        return (LONG_NUMBER if trouble == LONG_NUMBER else NAMESPACE_WEIGHT), start, seed, scale
+    return DONE, last, seed, scale
+
+
+@inlined
+def _features(text, p, reading, products, rows, k):
+    """The features from the first bar on, to the end of the line.
+
+    Returns what is wrong, where it stopped, the new `k`, and whether a value may not be 1.
+    """
+    grouped, room = products.terms.shape[0] > 0, np.uint64(rows.slots.size)
+    seed, scale, step, group, nameless, valued = reading.seed, np.float32(1), _ONE, np.uint8(0), _ZERO, False
+    block, found = p, _behind_name(text, p)  # the delimiters from `block` on that are still ahead
+    while True:
+        while found == _ZERO:
+            block += _BLOCK
+            found = _behind_name(text, block)
+        end = block + trailing_zeros(found)
+        found &= found - _ONE
+        c = text[end]
+        if end != p or c == COLON:
+            if k == room:
+                return FULL, p, k, valued
+            value, hashed = scale, _hash_token(text, p, end, seed, reading.hash_all)
+            if c == COLON:
+                start = _behind_blanks(text, end + _ONE)
+                trouble, value, last = _value(text, start)
+                if trouble != DONE:
+                    return trouble, start, k, valued
+                if last == _ZERO:  # a word, hashed under the name; it has the value 1 whatever the namespace's weight
+                    value, last = np.float32(1), _word_end(text, start)
+                    hashed = hash_token(text, start, last, hashed, reading.hash_all)
+                else:
+                    value *= scale
+                    if not abs(value) <= _LARGEST:
+                        return INFINITE, start, k, valued
+                    if end == p:
+                        hashed = number_name(nameless, seed)
+                        nameless += _ONE
+                valued |= value != np.float32(1)
+                end, c = last, text[last]
+                if end - block < _BLOCK - _ONE:
+                    found &= ~_ZERO << (end + _ONE - block)
+                else:
+                    block, found = end + _ONE - _BLOCK, _ZERO  # the next look is at the byte behind the value
+            rows.slots[k] = hashed
+            rows.values[k] = value
+            if grouped:
+                products.groups[k] = group
+            k += step & np.uint64(value != np.float32(0))
+        p = end + _ONE
+        if _is_blank(c):
+            continue
+        if c == NEWLINE:
+            return DONE, p, k, valued
+        if c == RETURN and text[p] == NEWLINE:
+            continue
+        if c != BAR:
+            return CONTROL, end, k, valued
+        name = text[p] if text[p] > SPACE and text[p] != BAR else SPACE
+        step, group, nameless = np.uint64(reading.kept[name]), reading.group[name], _ZERO
+        trouble, p, seed, scale = namespace(text, p, reading)
+        valued |= scale != np.float32(1)
+        if trouble == DONE and not _feature_ends(text, p):
+            trouble = CONTROL
+        if trouble != DONE:
+            return trouble, p, k, valued
+        block, found = p, _behind_name(text, p)
+
+
+@inlined
+def _finite(values, first, last):
+    finite = True
+    for k in range(first, last):
+        finite &= abs(values[k]) <= _LARGEST
+    return finite
+
+
+@inlined
+def _mark(text, p):
+    """How many bytes a byte order mark at `p` has: 3 or 0."""
+    return np.uint64(3) if load32(text, p) & np.uint32(0xFFFFFF) == np.uint32(0xBFBBEF) else _ZERO
+
+
+@kernel
+def parse_lines(text, size, reading, products, rows, progress):
+    """Parse whole lines up to `size`, behind which stands a newline, until all are done or one is not good.
+
+    Nothing of the line at which it stops is kept.
+    """
+    p, stop = np.uint64(progress.position), np.uint64(size)
+    row, k = np.uint64(progress.rows), np.uint64(progress.features)
+    unlabelled, based = progress.unlabelled, progress.based
+    weighted, valued = progress.weighted, progress.valued
+    while p < stop:
+        line, first, needed = p, k, _ZERO
+        p += _mark(text, p)
+        if _line_ends(text, p):
+            p += _ONE + np.uint64(text[p] == RETURN)
+            continue
+        bar = _head_end(text, p)
+        trouble, p, (label, weight, base) = head(text, p, bar, reading.real_labels)
+        if trouble == DONE and row == np.uint64(rows.labels.size):
+            trouble = FULL
+        if trouble == DONE:
+            trouble, p, k, others = _features(text, bar, reading, products, rows, k)
+            if trouble == DONE and products.terms.shape[0]:
+                needed = append_products(products, rows.slots, rows.values, first, k)
+                trouble = FULL if needed > np.uint64(rows.slots.size) else DONE
+                if trouble == DONE:
+                    k = needed
+                    trouble = DONE if _finite(rows.values, first, k) else INFINITE
+            valued |= others
+        if trouble != DONE:
+            counts = (np.int64(line), np.int64(row), np.int64(first), unlabelled, based, weighted, valued)
+            return Progress(*counts, trouble, np.int64(p), 0, np.int64(needed))
+        if np.isnan(label):
+            unlabelled += 1
+            if not reading.keep_unlabelled:
+                k = first
+                continue
+        fold_into_slots(rows.slots, first, k, reading.slots)
+        weighted |= weight != np.float32(1)
+        based += base != np.float32(0)
+        rows.labels[row], rows.weights[row] = label, weight
+        row += _ONE
+        rows.indptr[row] = np.int64(k)
+    position = np.int64(p)
+    return Progress(position, np.int64(row), np.int64(k), unlabelled, based, weighted, valued, DONE, position, 0, 0)

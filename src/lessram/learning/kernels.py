@@ -1,0 +1,127 @@
+"""The two loops over rows, for every table (Algorithm 2; predict, score, then learn).
+
+Besides the table a model has four numbers, kept outside it in float64: the intercept with its exact
+count, and the running scale of feature values. The scale is the root mean square of all nonzero values
+seen so far; values are divided by it, so that one learning rate serves raw counts and unit-norm text
+alike. It depends on features alone, is updated before a row is predicted, and is frozen in prediction.
+Data of ones have scale 1 exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lessram.jit import inlined, kernel, overloaded, types
+from lessram.model.model import INTERCEPT, INTERCEPT_COUNT, NONZEROS, SQUARES
+from lessram.numerics.loss import Loss, derivative
+from lessram.numerics.random import row_key
+from lessram.tables.passes import sum_of_squares
+from lessram.tables.table import locate, look, move, observe
+
+_LOGISTIC = int(Loss.logistic)
+_LARGEST_GRADIENT = 1e30  # keeps float32 steps finite under absurd weights; they saturate long before
+
+
+class Objective(NamedTuple):
+    """What is minimised, and how the numbers beside the table behave."""
+
+    loss: int
+    seed: np.uint64
+    """The user's seed, hashed."""
+    intercept: bool
+    scaled: bool
+    """Whether values are divided by their running scale."""
+    one_rate: bool
+    """Whether the intercept, like all features, follows the global rate."""
+
+
+@kernel
+def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, margins):
+    """Predict each row, write its margin, then learn from it. Labels are never read before."""
+    for r in range(batch.labels.shape[0]):
+        example = np.uint64(first_example) + np.uint64(r)
+        row = locate(batch, r, row_key(objective.seed, example), example)
+        weight = row_weight(batch.weights, r)
+        if weight == 0.0:
+            margins[r] = look(table, rule, batch, row) * rule.step * scale_inverse(scalars) + scalars[INTERCEPT]
+            continue
+        if objective.scaled:
+            include_in_scale(batch.values, row, scalars)
+        inverse = scale_inverse(scalars)
+        # Rounds without a gradient are not counted. The logistic gradient is never 0, so its rows are counted
+        # and summed in one pass; other losses look first.
+        if objective.loss == _LOGISTIC:
+            dot = observe(table, rule, batch, row, scratch)
+        else:
+            dot = look(table, rule, batch, row)
+        margin = dot * rule.step * inverse + scalars[INTERCEPT]
+        margins[r] = margin
+        gradient = derivative(objective.loss, margin, np.float64(batch.labels[r])) * weight
+        if gradient == 0.0:
+            continue
+        if objective.loss != _LOGISTIC:
+            observe(table, rule, batch, row, scratch)
+        bounded = min(max(gradient * inverse, -_LARGEST_GRADIENT), _LARGEST_GRADIENT)
+        move(table, rule, batch, row, scratch, bounded)
+        if objective.intercept:
+            move_intercept(scalars, rule, objective, example, gradient)
+
+
+@kernel
+def predict_rows(table, rule, batch, scalars, margins):
+    """The margin of each row; changes nothing but `margins`."""
+    inverse = scale_inverse(scalars)
+    for r in range(margins.shape[0]):
+        row = locate(batch, r, np.uint64(0), np.uint64(0))
+        margins[r] = look(table, rule, batch, row) * rule.step * inverse + scalars[INTERCEPT]
+
+
+@inlined
+def move_intercept(scalars, rule, objective, example, gradient):
+    """The intercept learns like a feature of value 1, with exact counts and no rounding."""
+    scalars[INTERCEPT_COUNT] += 1.0
+    rounds = np.float64(example) + 1.0 if objective.one_rate else scalars[INTERCEPT_COUNT] + np.float64(rule.offset)
+    rate = max(np.float64(rule.alpha) / np.sqrt(rounds), np.float64(rule.floor))
+    scalars[INTERCEPT] -= rate * gradient
+
+
+@inlined
+def scale_inverse(scalars):
+    """1 / root mean square of the nonzero values; 1 before any was seen."""
+    return np.sqrt(scalars[NONZEROS] / scalars[SQUARES]) if scalars[SQUARES] > 0.0 else 1.0
+
+
+def include_in_scale(values: Any, row: Any, scalars: Any) -> None:
+    """Add a row's values, none of them 0, to the running scale."""
+    raise NotImplementedError("include_in_scale() is for kernels")
+
+
+@overloaded(include_in_scale)
+def _include_in_scale(values, row, scalars):
+    if isinstance(values, types.NoneType):
+
+        def include_ones(values, row, scalars):
+            scalars[SQUARES] += np.float64(row.length)
+            scalars[NONZEROS] += np.float64(row.length)
+
+        return include_ones
+
+    def include_values(values, row, scalars):
+        scalars[SQUARES] += sum_of_squares(values, row.start, row.length)
+        scalars[NONZEROS] += np.float64(row.length)
+
+    return include_values
+
+
+def row_weight(weights: Any, r: Any) -> Any:
+    """The importance of row r; 1 where the batch has none."""
+    raise NotImplementedError("row_weight() is for kernels")
+
+
+@overloaded(row_weight)
+def _row_weight(weights, r):
+    if isinstance(weights, types.NoneType):
+        return lambda weights, r: 1.0
+    return lambda weights, r: np.float64(weights[r])

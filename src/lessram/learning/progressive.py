@@ -1,0 +1,41 @@
+"""Progressive validation, the only loop over batches: predict, score, then learn (section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from lessram.data.batch import Batch
+from lessram.learning.learner import Learner
+from lessram.learning.metrics import Scores
+from lessram.model.model import Model
+from lessram.numerics.loss import Loss
+
+Places = Iterable[tuple[Batch, Any]]
+"""Batches, each with the place right behind it."""
+
+
+def scores_of(model: Model) -> Scores:
+    """The scores that a model carries with it, over its whole life; begun if it has none."""
+    if not model.scores:
+        model.scores.update(Scores.new()._asdict())
+    return Scores(**model.scores)
+
+
+def progressive(learner: Learner, places: Places) -> Iterator[Any]:
+    """Learn all batches, scoring each row before it is learned; yields the place behind each batch."""
+    scores = scores_of(learner.model)
+    loss = Loss[learner.model.spec.loss]
+    for batch, place in places:
+        margins = learner.learn(batch, trusted=True)
+        scores.add(margins, batch, loss)
+        yield place
+
+
+def evaluate(learner: Learner, places: Places) -> Iterator[Scores]:
+    """Predict all batches without learning; yields the scores so far after each."""
+    scores = Scores.new()
+    loss = Loss[learner.model.spec.loss]
+    for batch, _ in places:
+        scores.add(learner.predict(batch, trusted=True), batch, loss)
+        yield scores

@@ -1,0 +1,187 @@
+"""A training run that can be stopped at any moment and gone on with: sources, passes, checkpoints.
+
+What a run is (`Plan`) and where it stands (`Standing`) are written into every checkpoint. Going on from
+one gives the same bytes as never having stopped; sources that changed since are refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from lessram.data.reader import BatchReader, Position, Report, read_batches
+from lessram.data.source import STDIN, Identity, identify
+from lessram.errors import DataError, FileFormatError, SpecError
+from lessram.learning.learner import Learner
+from lessram.learning.metrics import Scores
+from lessram.learning.progressive import progressive, scores_of
+from lessram.model.model import Model
+
+CHECKPOINT_EVERY = 1_000_000
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """How features become slots: kept in the model, because prediction must do the same."""
+
+    format: str = "svmlight"
+    hash: str = "auto"
+    hash_seed: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run does."""
+
+    sources: list[Identity]
+    reading: Reading
+    passes: int = 1
+    max_errors: int = 0
+    checkpoint: str | None = None
+    checkpoint_every: int = CHECKPOINT_EVERY
+
+    def __post_init__(self) -> None:
+        if self.passes < 1:
+            raise SpecError(f"passes must be at least 1, got {self.passes}")
+        reads_stdin = any(source.path == STDIN for source in self.sources)
+        if reads_stdin and self.passes > 1:
+            raise SpecError("standard input can be read once only: use --passes 1, or a file")
+        if reads_stdin and self.checkpoint is not None:
+            raise SpecError("a run over standard input cannot be resumed: leave out --checkpoint, or use a file")
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands: the pass, from 0 on, and the place in its sources."""
+
+    plan: Plan
+    pass_number: int
+    position: Position
+
+
+def plan_sources(sources: list[str]) -> list[Identity]:
+    """The files behind a list of sources, as they are now, by absolute path."""
+    return [
+        identity if identity.path == STDIN else msgspec.structs.replace(identity, path=os.path.abspath(identity.path))
+        for identity in identify(sources)
+    ]
+
+
+class Training:
+    """Carries out a plan on a model, batch by batch."""
+
+    def __init__(self, model: Model, plan: Plan, standing: Standing | None = None) -> None:
+        if model.reader and model.reader != msgspec.to_builtins(plan.reading):
+            raise SpecError(f"the model was trained with {model.reader}, expected the same, got {plan.reading}")
+        model.reader = msgspec.to_builtins(plan.reading)
+        self.model = model
+        self.learner = Learner(model)
+        self.plan = plan
+        self.report = Report(plan.max_errors)
+        self.position = standing.position if standing else Position()
+        self.pass_number = standing.pass_number if standing else 0
+
+    @classmethod
+    def resumed(cls, checkpoint: str | os.PathLike[str]) -> Training:
+        """Go on where a checkpoint stands."""
+        model = Model.load(checkpoint, writable=True)
+        if model.progress is None:
+            raise FileFormatError(f"{os.fspath(checkpoint)}: a finished model, expected a checkpoint")
+        try:
+            standing = msgspec.convert(model.progress, Standing)
+        except msgspec.ValidationError as error:
+            raise FileFormatError(f"{os.fspath(checkpoint)}: cannot be resumed: {error}") from None
+        model.progress = None
+        for source in standing.plan.sources:
+            _check_unchanged(source)
+        return cls(model, standing.plan, standing)
+
+    @property
+    def scores(self) -> Scores:
+        """Progressive validation over the model's life."""
+        return scores_of(self.model)
+
+    def run(self) -> Iterator[float | None]:
+        """Learn everything; yields after each batch, with the share of the input that is done, if known."""
+        last = self.model.examples
+        while self.pass_number < self.plan.passes:
+            reader = self._reader()
+            for place in self._batches(reader):
+                self.position = place
+                if self.plan.checkpoint and self.model.examples - last >= self.plan.checkpoint_every:
+                    self.save_checkpoint()
+                    last = self.model.examples
+                yield self._share()
+            self.report = reader.report
+            self.pass_number += 1
+            self.position = Position(skipped=self.report.skipped, hashed=self.report.hashed)
+
+    def save_checkpoint(self) -> None:
+        """Write the model together with where the run stands."""
+        assert self.plan.checkpoint is not None
+        standing = Standing(plan=self.plan, pass_number=self.pass_number, position=self.position)
+        self.model.progress = msgspec.to_builtins(standing)
+        try:
+            self.model.save(self.plan.checkpoint)
+        finally:
+            self.model.progress = None
+
+    def _reader(self) -> BatchReader:
+        reader = open_reader(
+            [source.path for source in self.plan.sources],
+            self.model,
+            max_errors=self.plan.max_errors,
+            start=self.position,
+        )
+        self.report = reader.report
+        return reader
+
+    def _batches(self, reader: BatchReader) -> Iterator[Any]:
+        # A later pass has seen the labels: only the first is scored.
+        if self.pass_number == 0:
+            return progressive(self.learner, reader)
+        return self._learn_again(reader)
+
+    def _learn_again(self, reader: BatchReader) -> Iterator[Any]:
+        for batch, place in reader:
+            self.learner.learn(batch, trusted=True)
+            yield place
+
+    def _share(self) -> float | None:
+        """The part of all bytes that is done; unknown for compressed input and pipes."""
+        sizes = [source.size for source in self.plan.sources]
+        total = sum(sizes)
+        if min(sizes) < 0 or total == 0 or self.position.offset > sizes[self.position.source]:
+            return None
+        done = sum(sizes[: self.position.source]) + self.position.offset
+        return (self.pass_number + done / total) / self.plan.passes
+
+
+def open_reader(
+    sources: list[str],
+    model: Model,
+    *,
+    max_errors: int = 0,
+    start: Position | None = None,
+    labels: str | None = None,
+) -> BatchReader:
+    """Read sources as a model was trained to read them."""
+    reading = msgspec.convert(model.reader or {}, Reading)
+    return read_batches(
+        sources,
+        slots=model.spec.slots,
+        hash=reading.hash,
+        hash_seed=reading.hash_seed,
+        labels=labels or ("real" if model.spec.loss == "squared" else "binary"),
+        max_errors=max_errors,
+        start=start,
+    )
+
+
+def _check_unchanged(source: Identity) -> None:
+    try:
+        (now,) = identify([source.path])
+    except DataError as error:
+        raise DataError(f"cannot resume: {error}") from None
+    if (now.size, now.mtime_ns) != (source.size, source.mtime_ns):
+        raise DataError("cannot resume: the file changed since the checkpoint was written", place=source.path)

@@ -1,0 +1,89 @@
+"""The ledger: what a model costs, in bytes that are really there, under every denominator."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.model.model import TRAINED, Model
+from lessram.model.spec import Spec
+
+_PIECE = 1 << 20  # slots looked at together, so that the account itself needs little memory
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """An account of a model; the keys of `lessram info --json`."""
+
+    kind: str
+    spec: Spec
+    examples: int
+    slots: int
+    seen: int
+    """Slots that some example has touched."""
+    nonzero: int
+    """Slots whose coefficient is not 0."""
+    bits_per_slot: float
+    bits_per_nonzero: float | None
+    entropy_bits_per_slot: float
+    """What an ideal code would need for the coefficients alone (section 4)."""
+    intercept: float
+    scale: float
+    largest: float
+    """The largest absolute coefficient."""
+    resident_bytes: int
+    """Table and everything beside it, as held in memory while training."""
+    file_bytes: int | None = None
+
+
+def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
+    """Walk through a model's table and count."""
+    cells = model.table.cells
+    seen = nonzero = 0
+    largest = 0.0
+    occurrences: dict[Any, int] = {}
+    for start in range(0, len(cells), _PIECE):
+        piece = cells[start : start + _PIECE]
+        seen += int(np.count_nonzero(_touched(piece)))
+        nonzero += int(np.count_nonzero(piece["weight"]))
+        largest = max(largest, float(np.abs(piece["weight"].astype(np.float64)).max(initial=0.0)))
+        for value, count in zip(*np.unique(piece["weight"], return_counts=True), strict=True):
+            occurrences[value] = occurrences.get(value, 0) + int(count)
+    table_bits = 8 * cells.nbytes
+    return Ledger(
+        kind=TRAINED,
+        spec=model.spec,
+        examples=model.examples,
+        slots=len(cells),
+        seen=seen,
+        nonzero=nonzero,
+        bits_per_slot=table_bits / len(cells),
+        bits_per_nonzero=table_bits / nonzero if nonzero else None,
+        entropy_bits_per_slot=entropy(np.array(list(occurrences.values()))),
+        intercept=model.intercept,
+        scale=model.scale,
+        largest=largest * model.spec.step,
+        resident_bytes=model.nbytes,
+        file_bytes=None if path is None else os.path.getsize(path),
+    )
+
+
+def entropy(counts: NDArray[np.integer]) -> float:
+    """Bits a value of an ideal code, given how often each value occurs.
+
+    >>> entropy(np.array([2, 1, 1]))
+    1.5
+    """
+    shares = counts[counts > 0] / counts.sum()
+    return float(max(0.0, -(shares * np.log2(shares)).sum()))
+
+
+def _touched(cells: NDArray[np.void]) -> NDArray[np.bool_]:
+    touched = cells["weight"] != 0
+    for state in ("count", "level"):
+        if state in (cells.dtype.names or ()):
+            touched |= cells[state] != 0
+    return touched

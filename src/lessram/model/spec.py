@@ -1,0 +1,98 @@
+"""Spec: every choice that makes a model what it is, frozen, validated, JSON both ways.
+
+Two runs with equal specs over equal streams give equal bytes; so everything that can change a byte is
+here, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from lessram.errors import SpecError
+from lessram.numerics.fixed_point import FixedPoint
+from lessram.numerics.loss import Loss
+
+LARGEST_SLOTS = 1 << 40
+RATES = ("global", "exact32", "morris8")
+SCALES = ("rms", "none")
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The choices behind a model.
+
+    >>> spec = Spec(slots=1 << 20)
+    >>> spec.weights, spec.rates, spec.grid.step
+    ('q2.13', 'morris8', 0.0001220703125)
+    >>> Spec(slots=0)
+    Traceback (most recent call last):
+    ...
+    lessram.errors.SpecError: slots must be between 1 and 1099511627776, got 0
+    """
+
+    slots: int
+    """How many coefficients the table has."""
+    weights: str = "q2.13"
+    """float32, or a fixed-point format qN.M of at most 16 bits."""
+    rates: str = "morris8"
+    """global: alpha / sqrt(t); exact32: a 32-bit count a slot; morris8: an 8-bit randomized counter a slot."""
+    loss: str = "logistic"
+    """logistic, squared or hinge."""
+    alpha: float = 0.2
+    """The learning rate's numerator."""
+    base: float = 1.1
+    """The base of the randomized counter."""
+    offset: int = 1
+    """What is added to an exact count under the root: 1, or 0 as Algorithm 2 prints it."""
+    rate_floor: bool = False
+    """Whether the rate stops falling at the grid's step (the paper's fixed discretisation)."""
+    radius: float | None = None
+    """R: coefficients stay in [-R, R]; None for all that the format holds."""
+    intercept: bool = True
+    """Whether to learn a constant term, kept outside the table in float64."""
+    scale: str = "rms"
+    """rms: values are divided by the running root mean square of all values; none: taken as they are."""
+    seed: int = 0
+    """Where all randomness comes from."""
+
+    def __post_init__(self) -> None:
+        self._check_choices()
+        self._check_numbers()
+        if self.weights != "float32":
+            self.grid.units_within(self.radius)
+        if self.rates == "exact32" and self.weights != "float32":
+            raise SpecError(f"rates exact32 need weights float32, got weights {self.weights}; use rates morris8")
+        if self.offset == 0 and self.rates != "exact32":
+            raise SpecError("offset 0 needs rates exact32: a randomized counter may still stand at 0")
+        if self.rate_floor and self.weights == "float32":
+            raise SpecError("rate_floor needs fixed-point weights: the floor is the step of their grid")
+
+    def _check_choices(self) -> None:
+        choices = {"rates": RATES, "loss": tuple(Loss.__members__), "scale": SCALES, "offset": (0, 1)}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                options = ", ".join(str(option) for option in allowed)
+                raise SpecError(f"{name} must be one of {options}, got {getattr(self, name)!r}")
+
+    def _check_numbers(self) -> None:
+        if not 1 <= self.slots <= LARGEST_SLOTS:
+            raise SpecError(f"slots must be between 1 and {LARGEST_SLOTS}, got {self.slots}")
+        if not 0 < self.alpha <= 1e6:
+            raise SpecError(f"alpha must be above 0 and at most 1e6, got {self.alpha}")
+        if not 1 < self.base <= 16:
+            raise SpecError(f"base must be above 1 and at most 16, got {self.base}")
+        if not -(2**63) <= self.seed < 2**64:
+            raise SpecError(f"seed must fit in 64 bits, got {self.seed}")
+        if self.radius is not None and not (self.radius > 0 and math.isfinite(self.radius)):
+            raise SpecError(f"radius must be above 0 and finite, got {self.radius}")
+
+    @property
+    def grid(self) -> FixedPoint:
+        """The fixed-point format of the weights; an error for float32."""
+        return FixedPoint.parse(self.weights)
+
+    @property
+    def step(self) -> float:
+        """The grid's step; 1 for float32, whose weights are stored as they are."""
+        return 1.0 if self.weights == "float32" else self.grid.step

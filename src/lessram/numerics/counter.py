@@ -1,0 +1,90 @@
+"""Randomized counters (section 3.2): an 8-bit level that stands for a count.
+
+The paper's variant of Morris's counter starts at C = 1, steps up with probability p(C) = b^-C and
+estimates the count as (b^C - b) / (b - 1), which is unbiased. Stored here is the level l = C - 1, so
+that memory full of zeros is a table of fresh counters.
+
+Any increasing ladder of estimates e_0 = 0 < e_1 < ... gives an unbiased counter: from level l step
+up with probability 1 / (e_(l+1) - e_l), so the estimate grows by exactly 1 in expectation. Morris's
+counter is the ladder e_l = (b^(l+1) - b) / (b - 1). The last level has probability 0.
+
+Probabilities are 64-bit fractions: 32 bits would turn the counter deaf after about 2^32 / (b - 1)
+increments, and bias it long before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lessram.errors import SpecError
+from lessram.jit import inlined
+
+LEVELS = 256
+
+
+class Counter(NamedTuple):
+    """A ladder of counts and the probability of each step up."""
+
+    estimates: NDArray[np.float64]
+    """What each level stands for."""
+    thresholds: NDArray[np.uint64]
+    """The probability of leaving each level upwards, in units of 2^-64."""
+
+
+def ladder(estimates: ArrayLike) -> Counter:
+    """The unbiased counter over an increasing ladder of at most 256 counts, the first of them 0.
+
+    >>> ladder([0, 1, 2, 4]).thresholds / 2.0**64
+    array([1. , 1. , 0.5, 0. ])
+    """
+    counts = np.asarray(estimates, dtype=np.float64)
+    gaps = np.diff(counts)
+    if not 2 <= counts.size <= LEVELS or counts[0] != 0 or not np.all(np.isfinite(counts)) or np.any(gaps < 1):
+        raise SpecError("a ladder must hold 2 to 256 finite counts that start at 0 and grow by at least 1 a level")
+    certain = 2**64 - 1
+    steps = [certain if gap == 1 else min(certain, round(2**64 / gap)) for gap in gaps.tolist()]
+    return Counter(counts, np.array([*steps, 0], dtype=np.uint64))
+
+
+def morris(base: float = 1.1) -> Counter:
+    """The paper's counter with this base, over all 256 levels.
+
+    >>> counter = morris(2.0)
+    >>> counter.estimates[:4]
+    array([ 0.,  2.,  6., 14.])
+    >>> counter.thresholds[:3] / 2.0**64
+    array([0.5  , 0.25 , 0.125])
+    """
+    if not 1.0 < base <= 16.0:
+        raise SpecError(f"the base of a Morris counter must be above 1 and at most 16, got {base}")
+    levels = np.arange(1, LEVELS + 1)
+    with np.errstate(over="ignore"):
+        counts = (base**levels - base) / (base - 1.0)
+    finite = int(np.count_nonzero(np.isfinite(np.diff(counts)))) + 1
+    steps = [round(2.0**64 * base ** -float(level)) for level in levels[: finite - 1]]
+    thresholds = np.zeros(LEVELS, dtype=np.uint64)
+    thresholds[: finite - 1] = np.array(steps, dtype=np.uint64)
+    return Counter(np.minimum(counts, counts[finite - 1]), thresholds)
+
+
+@inlined
+def steps_up(threshold, bits):
+    """1 if a counter at this threshold steps up, else 0: an integer, since no branch could be predicted."""
+    return np.uint8(bits < threshold)
+
+
+@inlined
+def level_of(estimates, count, bits):
+    """The level for a known count: one of the two around it, unbiased over the 32 random `bits`.
+
+    This is how counters merge: the counts of two replicas, their common part subtracted, add up, and
+    their sum goes back onto the ladder. Beyond the last level it saturates.
+    """
+    low = np.searchsorted(estimates, count, side="right") - 1
+    if low >= estimates.size - 1:
+        return estimates.size - 1
+    share = (count - estimates[low]) / (estimates[low + 1] - estimates[low])
+    return low + np.int64(np.float64(bits) * 2.0**-32 < share)

@@ -1,0 +1,173 @@
+"""Sixteen-lane expressions: write `a * b + c` in Python, get one vector instruction each.
+
+Used inside code generators (intrinsics) where the automatic vectoriser cannot be relied upon. Only
+IEEE add, subtract, multiply, divide, square root, floor, compare, convert and bit operations are
+offered, none of them fused or reassociated, so every instruction set computes the same bits as the
+scalar functions of this folder, which remain the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from lessram.jit import cgutils
+
+LANES = 16
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+INTS = ir.VectorType(I32, LANES)
+FLOATS = ir.VectorType(ir.FloatType(), LANES)
+DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+MASK = ir.VectorType(ir.IntType(1), LANES)
+
+
+def padded(length: int) -> int:
+    """The length of a scratch array whose last block is whole."""
+    return -(-length // LANES) * LANES
+
+
+class Vector:
+    """One vector value while code is generated; Python numbers become constants in every lane."""
+
+    def __init__(self, builder: Any, value: Any) -> None:
+        self.builder = builder
+        self.value = value
+
+    def _lift(self, other: Any) -> Any:
+        if isinstance(other, Vector):
+            return other.value
+        if self.value.type in (FLOATS, DOUBLES):
+            return ir.Constant(self.value.type, [float(other)] * LANES)
+        return ir.Constant(INTS, [int(other) & 0xFFFFFFFF] * LANES)
+
+    def _apply(self, operation: str, other: Any) -> Vector:
+        return Vector(self.builder, getattr(self.builder, operation)(self.value, self._lift(other)))
+
+    def _real(self, real: str, whole: str) -> str:
+        return real if self.value.type in (FLOATS, DOUBLES) else whole
+
+    def __add__(self, other: Any) -> Vector:
+        return self._apply(self._real("fadd", "add"), other)
+
+    def __sub__(self, other: Any) -> Vector:
+        return self._apply(self._real("fsub", "sub"), other)
+
+    def __mul__(self, other: Any) -> Vector:
+        return self._apply(self._real("fmul", "mul"), other)
+
+    def __truediv__(self, other: Any) -> Vector:
+        return self._apply("fdiv", other)
+
+    def __xor__(self, other: Any) -> Vector:
+        return self._apply("xor", other)
+
+    def __or__(self, other: Any) -> Vector:
+        return self._apply("or_", other)
+
+    def __and__(self, other: Any) -> Vector:
+        return self._apply("and_", other)
+
+    def __rshift__(self, other: Any) -> Vector:
+        return self._apply("lshr", other)
+
+    def below(self, other: Any) -> Vector:
+        """1 in the lanes that are less than `other`, else 0 (floats; false for NaN)."""
+        mask = self.builder.fcmp_ordered("<", self.value, self._lift(other))
+        return Vector(self.builder, self.builder.zext(mask, INTS))
+
+    def at_least(self, other: Any) -> Vector:
+        """max(self, other); `other` in the lanes of NaN."""
+        mask = self.builder.fcmp_ordered(">", self.value, self._lift(other))
+        return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
+
+    def at_most(self, other: Any) -> Vector:
+        """min(self, other); `other` in the lanes of NaN."""
+        mask = self.builder.fcmp_ordered("<", self.value, self._lift(other))
+        return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
+
+    def fold(self, shift: int) -> Vector:
+        return self ^ (self >> shift)
+
+    def to_floats(self) -> Vector:
+        return Vector(self.builder, self.builder.sitofp(self.value, FLOATS))
+
+    def to_ints(self) -> Vector:
+        return Vector(self.builder, self.builder.fptosi(self.value, INTS))
+
+    def to_doubles(self) -> Vector:
+        return Vector(self.builder, self.builder.fpext(self.value, DOUBLES))
+
+    def sum_as_tree(self) -> Any:
+        """The sum of all lanes, always in the same order: lane i + lane i + 8, then 4, 2 and 1 apart."""
+        total = self.value
+        for apart in (8, 4, 2, 1):
+            order = ir.Constant(INTS, [(lane + apart) % LANES for lane in range(LANES)])
+            total = self.builder.fadd(total, self.builder.shuffle_vector(total, total, order))
+        return self.builder.extract_element(total, I32(0))
+
+    def floor(self) -> Vector:
+        return self._unary("llvm.floor.v16f32")
+
+    def root(self) -> Vector:
+        return self._unary("llvm.sqrt.v16f32")
+
+    def _unary(self, name: str) -> Vector:
+        function = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(FLOATS, [FLOATS]), name)
+        return Vector(self.builder, self.builder.call(function, [self.value]))
+
+
+def splat(builder: Any, scalar: Any) -> Vector:
+    """The same scalar in all lanes."""
+    kind = ir.VectorType(scalar.type, LANES)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, I32(0))
+    return Vector(builder, builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(INTS, [0] * LANES)))
+
+
+def lane_numbers(builder: Any) -> Vector:
+    return Vector(builder, ir.Constant(INTS, list(range(LANES))))
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, kind: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), kind.as_pointer())
+
+
+def load(context: Any, builder: Any, array_type: Any, array: Any, index: Any, kind: Any) -> Vector:
+    """Lanes `array[index : index + 16]` of a 4-byte type."""
+    value = builder.load(_address(context, builder, array_type, array, index, kind))
+    value.align = 4
+    return Vector(builder, value)
+
+
+def load_inside(context: Any, builder: Any, array_type: Any, array: Any, index: Any, left: Any) -> Vector:
+    """Float lanes from `index` on, of which only `left` exist; the others are 0 and not touched."""
+    count = builder.trunc(builder.select(builder.icmp_unsigned("<", left, I64(LANES)), left, I64(LANES)), I32)
+    mask = builder.icmp_unsigned("<", lane_numbers(builder).value, splat(builder, count).value)
+    signature = ir.FunctionType(FLOATS, [FLOATS.as_pointer(), I32, MASK, FLOATS])
+    function = cgutils.get_or_insert_function(builder.module, signature, "llvm.masked.load.v16f32.p0")
+    address = _address(context, builder, array_type, array, index, FLOATS)
+    return Vector(builder, builder.call(function, [address, I32(4), mask, ir.Constant(FLOATS, [0.0] * LANES)]))
+
+
+def store(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> None:
+    """array[index : index + 16] = vector, 4 bytes an element."""
+    builder.store(vector.value, _address(context, builder, array_type, array, index, vector.value.type)).align = 4
+
+
+@contextmanager
+def blocks(builder: Any, length: Any) -> Iterator[Any]:
+    """Generate a loop over whole blocks of lanes; yields the index of a block's first lane."""
+    with cgutils.for_range_slice(builder, I64(0), length, I64(LANES), I64) as (index, _):
+        yield index
+
+
+def random_words(builder: Any, first: Any, key: Any) -> Vector:
+    """word(first + lane, key) of numerics.random; `first` an i32, `key` an i64."""
+    low, high = builder.trunc(key, I32), builder.trunc(builder.lshr(key, I64(32)), I32)
+    x = (splat(builder, first) + lane_numbers(builder)) * 0x9E3779B9 + splat(builder, low)
+    x = (x.fold(16) * 0x21F0AAAD).fold(15) + splat(builder, high)
+    return ((x * 0x735A2D97).fold(15) * 0xAC4C1B51).fold(14)

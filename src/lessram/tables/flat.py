@@ -1,0 +1,247 @@
+"""Flat tables: one packed cell a slot, its weight and its rate state side by side.
+
+    weights    rates      cell                              bits a slot
+    float32    global     float32                           32   the paper's baseline
+    float32    exact32    float32, uint32 count             64   the control with exact counts
+    float32    morris8    float32, uint8 level              40
+    qN.M       global     int8 or int16                     8, 16
+    qN.M       morris8    int8 or int16, uint8 level        16, 24   the paper's recommendation
+
+One cell is one cache line (now and then two): half the misses of two arrays. All tables run the same
+code, so that comparisons between them are fair. A row takes three passes:
+
+    observe   draw_row    vector   the random words of the row
+              note        scalar   the rate state steps, the weight joins the dot product, the rate is
+                                   noted; every second cell far ahead is prefetched
+    move      step_row    vector   rate * value * gradient, rounded at random to integers
+              project     scalar   weight + step; the other cells far ahead are prefetched
+
+Only steps cross from one pass to the next, so a slot that occurs twice in a row is treated exactly
+as by the sequential algorithm: its counter steps twice, its weight moves twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.errors import SpecError
+from lessram.jit import inlined, overloaded, types
+from lessram.numerics.counter import steps_up
+from lessram.numerics.fixed_point import FixedPoint
+from lessram.numerics.machine import prefetch
+from lessram.numerics.random import counting_bits, shared_word
+from lessram.numerics.rate import global_rate
+from lessram.numerics.rounding import project
+from lessram.tables.memory import zeros
+from lessram.tables.passes import draw_row, step_row
+from lessram.tables.table import FAR, feature_value, is_table, look, move, observe
+
+RATE_STATE = {"global": None, "exact32": ("count", "<u4"), "morris8": ("level", "u1")}
+
+_ONE = np.uint64(1)
+
+
+class Flat(NamedTuple):
+    """A record array with the field `weight` and, for rates by coordinate, `count` or `level`."""
+
+    cells: NDArray[np.void]
+
+
+def cell_type(weights: str, rates: str) -> np.dtype:
+    """The packed cell for these weights and rates.
+
+    >>> cell_type("q2.13", "morris8").itemsize, cell_type("float32", "exact32").itemsize
+    (3, 8)
+    """
+    weight = np.dtype("<f4") if weights == "float32" else FixedPoint.parse(weights).dtype
+    if rates not in RATE_STATE:
+        raise SpecError(f"rates must be one of {', '.join(RATE_STATE)}, got {rates!r}")
+    if rates == "exact32" and weights != "float32":
+        raise SpecError("rates exact32 go with float32 weights (the 64-bit control); use morris8 with fixed point")
+    state = RATE_STATE[rates]
+    return np.dtype([("weight", weight.newbyteorder("<"))] + ([state] if state else []))
+
+
+def allocate(weights: str, rates: str, slots: int) -> Flat:
+    """A table of `slots` zero coefficients with fresh rate states."""
+    return Flat(zeros(slots, cell_type(weights, rates)))
+
+
+def has_field(cells: Any, name: str) -> bool:
+    """Whether the cells of this compile-time type have such a field."""
+    return name in cells.dtype.fields
+
+
+def has_integer_weights(cells: Any) -> bool:
+    """Whether the weights of this compile-time type are fixed-point."""
+    return isinstance(cells.dtype.fields["weight"].type, types.Integer)
+
+
+def uses_randomness(cells: Any) -> bool:
+    """Whether cells of this compile-time type round or count at random."""
+    return has_field(cells, "level") or has_integer_weights(cells)
+
+
+def sums_integers(cells: Any, values: Any) -> bool:
+    """Whether dot products over these compile-time types are sums of integers."""
+    return isinstance(values, types.NoneType) and has_integer_weights(cells)
+
+
+@inlined
+def ask(table, batch, k):
+    prefetch(table.cells, np.uint64(batch.slots[k]))
+
+
+# The dot product: integer weights of binary features add up as integers, everything else in float64. Products of
+# an int16 or float32 weight and a float32 value are exact there, so a fused multiply-add changes nothing.
+
+
+def nothing(cells: Any, values: Any) -> Any:
+    """The empty sum."""
+    raise NotImplementedError("nothing() is for kernels")
+
+
+@overloaded(nothing)
+def _nothing(cells, values):
+    if sums_integers(cells, values):
+        return lambda cells, values: np.int64(0)
+    return lambda cells, values: 0.0
+
+
+def product(cells: Any, slot: Any, values: Any, x: Any) -> Any:
+    """weight * x of one feature."""
+    raise NotImplementedError("product() is for kernels")
+
+
+@overloaded(product)
+def _product(cells, slot, values, x):
+    if sums_integers(cells, values):
+        return lambda cells, slot, values, x: np.int64(cells[slot].weight)
+    return lambda cells, slot, values, x: np.float64(cells[slot].weight) * np.float64(x)
+
+
+# The rate state of one cell: what `note` writes down for the vector pass, and how `rates_of` reads it.
+
+
+def note(cells: Any, rule: Any, slot: Any, x: Any, scratch: Any, j: Any, shared: Any) -> None:
+    """Step the rate state of one cell and write down what its step depends on."""
+    raise NotImplementedError("note() is for kernels")
+
+
+@overloaded(note)
+def _note(cells, rule, slot, x, scratch, j, shared):
+    if has_field(cells, "level"):
+
+        def note_level(cells, rule, slot, x, scratch, j, shared):
+            level = cells[slot].level
+            level = np.uint8(level + steps_up(rule.thresholds[level], counting_bits(scratch.words[j], shared)))
+            cells[slot].level = level
+            scratch.noted[j] = rule.rates[level] * x
+
+        return note_level
+    if has_field(cells, "count"):
+
+        def note_count(cells, rule, slot, x, scratch, j, shared):
+            rounds = cells[slot].count
+            rounds = np.uint32(rounds + np.uint32(rounds != np.uint32(0xFFFFFFFF)))
+            cells[slot].count = rounds
+            scratch.noted[j] = np.float32(rounds)
+            scratch.values[j] = x
+
+        return note_count
+
+    def note_value(cells, rule, slot, x, scratch, j, shared):
+        scratch.noted[j] = x
+
+    return note_value
+
+
+def rates_of(cells: Any, rule: Any, row: Any) -> Any:
+    """How the vector pass turns what was noted into rate * value (see `step_row`)."""
+    raise NotImplementedError("rates_of() is for kernels")
+
+
+@overloaded(rates_of)
+def _rates_of(cells, rule, row):
+    if has_field(cells, "level"):
+        return lambda cells, rule, row: None
+    if has_field(cells, "count"):
+        return lambda cells, rule, row: (rule.alpha, rule.offset, rule.floor)
+    return lambda cells, rule, row: global_rate(rule.alpha, row.example, rule.floor)
+
+
+@inlined
+def observe_one(table, rule, batch, row, scratch, j, shared):
+    """Note one feature; returns its weight times its value."""
+    slot = batch.slots[row.start + j]
+    x = feature_value(batch.values, row.start + j)
+    note(table.cells, rule, slot, x, scratch, j, shared)
+    return product(table.cells, slot, batch.values, x)
+
+
+@overloaded(observe)
+def _observe(table, rule, batch, row, scratch):
+    if not is_table(table, Flat):
+        return None
+    random = uses_randomness(table.types[0])
+
+    def observe_flat(table, rule, batch, row, scratch):
+        if random:
+            draw_row(scratch.words, row.length, row.key)
+        shared = shared_word(row.key)
+        # A row longer than the prefetch distance would be over before `move` asked for its half.
+        alone = row.length > FAR
+        dot = nothing(table.cells, batch.values)
+        j = np.uint64(0)
+        while j < row.length:
+            if alone or j & _ONE == np.uint64(0):
+                ask(table, batch, row.ahead + j)
+            dot += observe_one(table, rule, batch, row, scratch, j, shared)
+            j += _ONE
+        return np.float64(dot)
+
+    return observe_flat
+
+
+@overloaded(move)
+def _move(table, rule, batch, row, scratch, gradient):
+    if not is_table(table, Flat):
+        return None
+
+    def move_flat(table, rule, batch, row, scratch, gradient):
+        g = np.float32(-gradient / rule.step)
+        shared = np.uint32(shared_word(row.key) >> np.uint64(48))
+        rates = rates_of(table.cells, rule, row)
+        step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, rates, g, shared)
+        alone = row.length > FAR
+        j = np.uint64(0)
+        while j < row.length:
+            if not alone and j & _ONE == _ONE:
+                ask(table, batch, row.ahead + j)
+            slot = batch.slots[row.start + j]
+            moved = table.cells[slot].weight + scratch.steps[j]  # read again: the slot may occur twice
+            if abs(moved) > rule.limit:  # rare, so a branch is cheaper than two selections
+                moved = project(moved, rule.limit)
+            table.cells[slot].weight = moved
+            j += _ONE
+
+    return move_flat
+
+
+@overloaded(look)
+def _look(table, rule, batch, row):
+    if not is_table(table, Flat):
+        return None
+
+    def look_flat(table, rule, batch, row):
+        dot = nothing(table.cells, batch.values)
+        for j in range(row.length):
+            ask(table, batch, row.ahead + j)
+            x = feature_value(batch.values, row.start + j)
+            dot += product(table.cells, batch.slots[row.start + j], batch.values, x)
+        return np.float64(dot)
+
+    return look_flat

@@ -1,0 +1,105 @@
+"""The vector passes of a row: random words, and steps rounded at random.
+
+Both work on scratch arrays whose lengths are whole blocks of lanes; what stands in the lanes behind
+the row is computed and never used. They equal, lane by lane and bit by bit, `word` of
+numerics.random, `exact_rate` of numerics.rate and `random_round` of numerics.rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from lessram.jit import cgutils, intrinsic, types
+from lessram.numerics.random import UNIFORM_STEP
+from lessram.numerics.rounding import LARGEST_STEP
+from lessram.numerics.vector import (
+    DOUBLES,
+    FLOATS,
+    I32,
+    INTS,
+    LANES,
+    Vector,
+    blocks,
+    load,
+    load_inside,
+    random_words,
+    splat,
+    store,
+)
+
+
+@intrinsic
+def draw_row(typingctx, words, length, key):  # type: ignore[no-untyped-def]
+    """words[j] = word(j, key) for a whole row."""
+    signature = types.void(words, types.uint64, types.uint64)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        words, length, key = args
+        with blocks(builder, length) as j:
+            drawn = random_words(builder, builder.trunc(j, I32), key)
+            store(context, builder, signature.args[0], words, j, drawn)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def sum_of_squares(typingctx, values, start, length):  # type: ignore[no-untyped-def]
+    """Sum of values[start : start + length]^2 in float64: sixteen partial sums, added as a tree."""
+    signature = types.float64(values, types.uint64, types.uint64)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        values, start, length = args
+        total = cgutils.alloca_once_value(builder, ir.Constant(DOUBLES, [0.0] * LANES))
+        with blocks(builder, length) as j:
+            left = builder.sub(length, j)
+            x = load_inside(context, builder, signature.args[0], values, builder.add(start, j), left).to_doubles()
+            builder.store((Vector(builder, builder.load(total)) + x * x).value, total)
+        return Vector(builder, builder.load(total)).sum_as_tree()
+
+    return signature, codegen
+
+
+def _rounded(delta: Vector, words: Vector, shared: Vector) -> Vector:
+    """random_round(delta, rounding_bits(word, shared))"""
+    delta = delta.at_least(-float(LARGEST_STEP)).at_most(float(LARGEST_STEP))
+    below = delta.floor()
+    bits = (words & 0xFFFF0000) | shared
+    uniform = ((bits >> 7) | 1).to_floats() * float(UNIFORM_STEP)
+    return below.to_ints() + uniform.below(delta - below)
+
+
+@intrinsic
+def step_row(typingctx, noted, values, words, steps, length, rates, gradient, shared):  # type: ignore[no-untyped-def]
+    """steps[j] = rate[j] * value[j] * gradient, rounded where `steps` holds integers.
+
+    `rates` says what `noted` holds: None if rate * value already, a float if the value under this one
+    rate, a tuple (alpha, offset, floor) if an exact count, `values` then holding the values.
+    `shared` is the low half of rounding_bits.
+    """
+    signature = types.void(noted, values, words, steps, types.uint64, rates, types.float32, types.uint32)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        noted, values, words, steps, length, rates, gradient, shared = args
+        kinds = signature.args
+        g, low = splat(builder, gradient), splat(builder, shared)
+
+        def row_of(kind: Any, array: Any, j: Any, lanes: Any) -> Vector:
+            return load(context, builder, kind, array, j, lanes)
+
+        with blocks(builder, length) as j:
+            scale = row_of(kinds[0], noted, j, FLOATS)
+            if isinstance(kinds[5], types.Float):
+                scale = scale * splat(builder, rates)
+            elif isinstance(kinds[5], types.BaseTuple):
+                alpha, offset, floor = (splat(builder, builder.extract_value(rates, i)) for i in range(3))
+                scale = (alpha / (scale + offset).root()).at_least(floor) * row_of(kinds[1], values, j, FLOATS)
+            delta = scale * g
+            if isinstance(kinds[3].dtype, types.Integer):
+                delta = _rounded(delta, row_of(kinds[2], words, j, INTS), low)
+            store(context, builder, kinds[3], steps, j, delta)
+        return context.get_dummy_value()
+
+    return signature, codegen

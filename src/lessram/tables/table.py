@@ -1,0 +1,110 @@
+"""The contract between learning and the places where coefficients live.
+
+A table is a NamedTuple of arrays. Kernels are written once, in learning/kernels.py, against the three
+row functions below; `overloaded` implementations are chosen by the table's class while compiling, so
+the generic loop costs nothing. A table's module is the only code that touches its bytes.
+
+    look(table, rule, batch, row)               the row's dot product, nothing changes (pure)
+    observe(table, rule, batch, row, scratch)   the same, and every rate state of the row takes its step
+    move(table, rule, batch, row, scratch, g)   every coefficient of the row takes its rounded step
+
+`look` and `observe` return the sum of w x in units of the grid, in float64. `move` comes after `observe`
+of the same row, with the gradient of the loss in that sum's own scale.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.jit import inlined, overloaded, types
+from lessram.numerics.vector import padded
+
+FAR = np.uint64(256)
+"""How many features ahead cells are prefetched: far enough for memory, near enough to stay in L2."""
+
+
+class Rule(NamedTuple):
+    """How coefficients move: small arrays and numbers, fixed for a table's life."""
+
+    rates: NDArray[np.float32]
+    """The learning rate at each level of a randomized counter."""
+    thresholds: NDArray[np.uint64]
+    """The probability of leaving each level, in units of 2^-64."""
+    alpha: np.float32
+    offset: np.float32
+    floor: np.float32
+    """The rate never falls below this."""
+    limit: np.int32 | np.float32
+    """R, in units of the grid."""
+    step: float
+    """eps, the grid's step; 1 for floating-point weights."""
+
+
+class Row(NamedTuple):
+    """Where one example lies in its batch, and its random key."""
+
+    start: np.uint64
+    length: np.uint64
+    ahead: np.uint64
+    """Where the features to prefetch begin; the row itself at the end of a batch."""
+    key: np.uint64
+    example: np.uint64
+    """The example's number in the stream, from 0."""
+
+
+class Scratch(NamedTuple):
+    """Room for one row between the passes, allocated once outside the kernels."""
+
+    words: NDArray[np.uint32]
+    noted: NDArray[np.float32]
+    values: NDArray[np.float32]
+    steps: NDArray[np.int32] | NDArray[np.float32]
+
+
+def scratch(longest: int, weight: np.dtype) -> Scratch:
+    """Scratch for rows of up to `longest` features over weights of this type."""
+    size = padded(longest)
+    steps = np.dtype(np.float32 if weight.kind == "f" else np.int32)
+    return Scratch(*(np.zeros(size, kind) for kind in (np.uint32, np.float32, np.float32, steps)))
+
+
+def look(table: Any, rule: Rule, batch: Any, row: Row) -> float:
+    raise NotImplementedError("look() is for kernels")
+
+
+def observe(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch) -> float:
+    raise NotImplementedError("observe() is for kernels")
+
+
+def move(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch, gradient: float) -> None:
+    raise NotImplementedError("move() is for kernels")
+
+
+def is_table(numba_type: Any, table_class: type) -> bool:
+    """Whether a type seen while compiling is this class of table."""
+    return isinstance(numba_type, types.BaseNamedTuple) and numba_type.instance_class is table_class
+
+
+@inlined
+def locate(batch, r, key, example):
+    """The place of row r, and how far ahead of it to prefetch."""
+    start = np.uint64(batch.indptr[r])
+    length = np.uint64(batch.indptr[r + 1]) - start
+    last = np.uint64(batch.slots.shape[0])
+    ahead = start + FAR if start + length + FAR <= last else start
+    return Row(start, length, ahead, key, example)
+
+
+def feature_value(values: Any, k: Any) -> Any:
+    """The value of feature k as float32; 1 where the batch has no values."""
+    raise NotImplementedError("feature_value() is for kernels")
+
+
+@overloaded(feature_value)
+def _feature_value(values, k):
+    if isinstance(values, types.NoneType):
+        return lambda values, k: np.float32(1.0)
+    return lambda values, k: values[k]
