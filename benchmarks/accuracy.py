@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from lessram import Batch, Learner, Spec, read_batches
 from lessram.learning.metrics import Scores
@@ -16,8 +15,10 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS = {"criteo": "criteo_60k.svm.bz2", "rcv1": "rcv1_15k.svm.bz2"}
 BITS = {"criteo": 20, "rcv1": 16}
 
-ALPHAS = tuple(float(2.0 ** (k / 4)) for k in range(-20, 7))
-"""0.03 to 2.8, steps of 2^(1/4): the loss at the best of them is within 0.02 % of the best there is."""
+COARSE = tuple(2.0 ** (k / 2) for k in range(-10, 4))
+FINE = tuple(2.0 ** (k / 16) for k in range(-7, 8))
+"""Learning rates: first 0.03 to 2.8, then finer around the best. On text the loss is so sharp in alpha that steps of
+2^(1/4) alone would cost more than the randomness that is to be measured."""
 CONTROL = "float32 + exact32"
 MAIN = "q2.13 + morris8"
 WITHIN = 0.001
@@ -31,7 +32,7 @@ class Method(NamedTuple):
 
     @property
     def randomized(self) -> bool:
-        return self.options["weights"] != "float32" or self.options["rates"] == "morris8"
+        return self.options["weights"] != "float32" or self.options["rates"] in ("morris8", "squares8")
 
 
 def _method(weights: str, rates: str, bits: int, name: str = "", **options: Any) -> Method:
@@ -49,6 +50,8 @@ METHODS = [
     _method("q2.9", "morris8", 20),
     _method("q2.7", "morris8", 18),
     _method("q2.5", "morris8", 16),
+    _method("float32", "squares32", 64, "float32 + squares32, invariant step"),
+    _method("q2.13", "squares8", 24, "q2.13 + squares8, invariant step"),
 ]
 
 
@@ -73,26 +76,34 @@ def progressive_loss(batches: list[Batch], slots: int, method: Method, alpha: fl
 def losses_at_best(batches: list[Batch], slots: int, method: Method, seeds: int) -> tuple[float, list[float]]:
     """The learning rate with the least mean loss, and the losses there, one a seed."""
     runs = seeds if method.randomized else 1
-    table = {alpha: [progressive_loss(batches, slots, method, alpha, seed) for seed in range(runs)] for alpha in ALPHAS}
-    best = min(table, key=lambda alpha: float(np.mean(table[alpha])))
-    return best, table[best]
+    found: dict[float, list[float]] = {}
+
+    def best(alphas: Iterable[float]) -> float:
+        for alpha in alphas:
+            if alpha not in found:
+                found[alpha] = [progressive_loss(batches, slots, method, alpha, seed) for seed in range(runs)]
+        return min(found, key=lambda alpha: fmean(found[alpha]))
+
+    around = best(COARSE)
+    chosen = best(around * factor for factor in FINE)
+    return chosen, found[chosen]
 
 
 def measure(name: str, batches: list[Batch], seeds: int) -> Iterator[dict[str, Any]]:
     """The methods one after another, each compared with the 64-bit control."""
     slots = 1 << BITS[name]
-    control = float(np.mean(losses_at_best(batches, slots, next(m for m in METHODS if m.name == CONTROL), seeds)[1]))
+    control = fmean(losses_at_best(batches, slots, next(m for m in METHODS if m.name == CONTROL), seeds)[1])
     for method in METHODS:
         alpha, losses = losses_at_best(batches, slots, method, seeds)
-        error = float(np.std(losses, ddof=1) / np.sqrt(len(losses))) if len(losses) > 1 else 0.0
+        error = stdev(losses) / len(losses) ** 0.5 if len(losses) > 1 else 0.0
         yield {
             "set": name,
             "method": method.name,
             "bits": method.bits,
             "alpha": alpha,
-            "alpha_at_edge": alpha in (ALPHAS[0], ALPHAS[-1]),
-            "log_loss": float(np.mean(losses)),
-            "relative_to_control": float(np.mean(losses)) / control - 1.0,
+            "alpha_at_edge": not COARSE[0] < alpha < COARSE[-1],
+            "log_loss": fmean(losses),
+            "relative_to_control": fmean(losses) / control - 1.0,
             "standard_error": error / control,
             "seeds": len(losses),
         }

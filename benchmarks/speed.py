@@ -12,7 +12,7 @@ from timing import Contender, race
 from workload import draw_batch, with_values
 
 from lessram import Batch, Learner, Model, Spec
-from lessram.tables.flat import Flat, cell_type
+from lessram.tables.layout import cell_type, table_of
 from lessram.tables.memory import zeros
 
 LIMIT, READ_16, READ_24 = "limit: gather, write a byte", "read limit, 16-bit cells", "read limit, 24-bit cells"
@@ -26,6 +26,7 @@ OTHERS = {
     "float32 + morris8 (40)": ("float32", "morris8"),
     "float32, global rate (32)": ("float32", "global"),
     "q2.13, global rate (16)": ("q2.13", "global"),
+    "q2.13 + squares8, invariant step (24)": ("q2.13", "squares8"),
 }
 
 
@@ -73,7 +74,7 @@ class Bench:
 
     def learner(self, weights: str, rates: str) -> Learner:
         spec = Spec(slots=self.slots, weights=weights, rates=rates, alpha=0.1)
-        return Learner(Model(spec, Flat(self.table(weights, rates))))
+        return Learner(Model(spec, table_of(rates, self.table(weights, rates))))
 
     def training(self, name: str, weights: str, rates: str, batch: Batch | None = None) -> Contender:
         learner = self.learner(weights, rates)

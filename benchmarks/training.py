@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +28,7 @@ from timing import CLOCKS
 from workload import SHAPES
 
 SECTIONS = ("speed", "memory", "accuracy")
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 110)
 
 
 def options() -> argparse.Namespace:
@@ -38,7 +39,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--bits", type=int, nargs="+", help="tables of 2^BITS slots for speed; default 22 27")
     parser.add_argument("--features", type=int, default=40, help="features an example; default 40")
     parser.add_argument("--rounds", type=int, help="timed runs of each contender, the best counts; default 7")
-    parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="CPU time of the process (default) or wall")
+    parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="CPU time of the thread (default) or wall")
     parser.add_argument("--memory-bits", type=int, help="tables of 2^BITS slots for memory; default 28")
     chosen = parser.parse_args()
     if unknown := set(chosen.sections) - set(SECTIONS):
@@ -103,7 +104,7 @@ def run_accuracy(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
         title = f"{name}: progressive log-loss, each method at its best alpha"
         table = Table("method", "bits", "alpha", "log-loss", "against 64 bits", "target", "", title=title)
         table.title_justify = "left"
-        for row in accuracy.measure(name, batches, 2 if chosen.quick else 5):
+        for row in accuracy.measure(name, batches, 1 if chosen.quick else 5):
             table.add_row(*accuracy_cells(row))
             yield row
         console.print(table)

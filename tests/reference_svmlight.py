@@ -71,6 +71,7 @@ def read_lines(
         except ValueError:
             bad.append(number)
             continue
-        rows.append((label, [slot for slot, _ in placed], values))
+        kept = [(slot, value) for (slot, _), value in zip(placed, values, strict=True) if value != 0]
+        rows.append((label, [slot for slot, _ in kept], [value for _, value in kept]))
         hashed += sum(was_hashed for _, was_hashed in placed)
     return rows, bad, hashed

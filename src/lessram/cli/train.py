@@ -27,12 +27,21 @@ def train(
         str | None, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.  [q2.13]")
     ] = None,
     rates: Annotated[
-        str | None, typer.Option(metavar="RATES", help="morris8, exact32 (with float32) or global.  [morris8]")
+        str | None,
+        typer.Option(
+            metavar="RATES",
+            help="global; by counts morris8, exact32; by squared gradients squares8, squares32.  [morris8]",
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="plain, or invariant with squares: large steps do not overshoot."),
     ] = None,
     loss: Annotated[str | None, typer.Option(metavar="LOSS", help="logistic, squared or hinge.  [logistic]")] = None,
     bits: Annotated[int | None, typer.Option(min=0, max=40, metavar="B", help="2^B slots.  [22]")] = None,
     alpha: Annotated[float | None, typer.Option(help="The learning rate's numerator.  [0.2]")] = None,
-    base: Annotated[float | None, typer.Option(help="Base of the randomized counters.  [1.1]")] = None,
+    beta: Annotated[float | None, typer.Option(help="Added to the root of squared gradients.  [0.3]")] = None,
+    base: Annotated[float | None, typer.Option(help="Base of randomized counters and sums.  [1.1]")] = None,
     radius: Annotated[float | None, typer.Option(help="Keep coefficients in [-R, R].  [all of the format]")] = None,
     offset: Annotated[
         int | None, typer.Option(help="Added to exact counts under the root; 0 is Algorithm 2 as printed.  [1]")
@@ -69,15 +78,18 @@ def train(
       lessram train data/ -o m.lessram --checkpoint c.lessram --checkpoint-every 5000000
       lessram train tuesday.svm -i monday.lessram -o tuesday.lessram
       lessram train a.svm -o control.lessram --weights float32 --rates exact32
+      lessram train text.svm -o text.lessram --weights q3.12 --rates squares8 --alpha 0.35
     """
     from lessram.learning.training import Plan, Reading, Training, plan_sources
 
     chosen = {
         "weights": weights,
         "rates": rates,
+        "step_rule": step,
         "loss": loss,
         "slots": None if bits is None else 1 << bits,
         "alpha": alpha,
+        "beta": beta,
         "base": base,
         "radius": radius,
         "offset": offset,

@@ -11,12 +11,17 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
+
+import zstandard
 
 from lessram.errors import DataError
 
+Stream = io.RawIOBase | io.BufferedIOBase
+
 _READ = 1 << 16  # compressed bytes read at once
 _MOST = 1 << 18  # decompressed bytes made at once, where the library lets one say so
+_DAMAGE = (zlib.error, OSError, EOFError, ValueError, lzma.LZMAError, zstandard.ZstdError)
 
 
 class _Gzip:
@@ -42,21 +47,22 @@ class _Gzip:
 
 
 class _Zstd:
-    """zstandard's decompressor with the manners of the one in `bz2`. It makes all it can of what it gets, so it
-    gets little at once."""
+    """zstandard's decompressor with the manners of the one in `bz2`.
+
+    It makes all it can of what it gets, so it gets little at once.
+    """
 
     _PIECE = 1 << 13
 
     def __init__(self) -> None:
-        import zstandard
-
         self._zstd = zstandard.ZstdDecompressor().decompressobj()
-        self._waiting = b""
+        self._waiting = memoryview(b"")
 
     def decompress(self, data: bytes, most: int) -> bytes:
-        data = self._waiting + data
-        self._waiting = data[self._PIECE :]
-        return self._zstd.decompress(data[: self._PIECE])
+        if data:
+            self._waiting = memoryview(data)
+        piece, self._waiting = self._waiting[: self._PIECE], self._waiting[self._PIECE :]
+        return self._zstd.decompress(piece)
 
     @property
     def needs_input(self) -> bool:
@@ -68,7 +74,7 @@ class _Zstd:
 
     @property
     def unused_data(self) -> bytes:
-        return self._zstd.unused_data + self._waiting
+        return self._zstd.unused_data + bytes(self._waiting)
 
 
 class _Format(NamedTuple):
@@ -77,48 +83,48 @@ class _Format(NamedTuple):
     decoder: Callable[[], Any]
 
 
+_SKIPPABLE = tuple(bytes([0x50 + n, 0x2A, 0x4D, 0x18]) for n in range(16))  # zstd frames that hold no text
+
 _FORMATS = (
     _Format("gzip", (b"\x1f\x8b",), _Gzip),
     _Format("bzip2", (b"BZh",), bz2.BZ2Decompressor),
     _Format("xz", (b"\xfd7zXZ\x00",), lzma.LZMADecompressor),
-    _Format("zstd", (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + n]) + b"\x2a\x4d\x18" for n in range(16))), _Zstd),
+    _Format("zstd", (b"\x28\xb5\x2f\xfd", *_SKIPPABLE), _Zstd),
 )
+_LONGEST_MAGIC = 6
 
 
-def _damage() -> tuple[type[Exception], ...]:
-    """What the libraries raise on damaged data."""
-    import sys
-
-    zstandard = sys.modules.get("zstandard")
-    return (zlib.error, OSError, lzma.LZMAError, EOFError, *([zstandard.ZstdError] if zstandard else []))
-
-
-def _members(file: BinaryIO, form: _Format) -> Iterator[bytes]:
+def _members(file: Stream, form: _Format) -> Iterator[bytes]:
     """Decompress one member after another, some bytes at a time."""
     data = file.read(_READ)
     while data:
         if not data.startswith(form.magic):
-            raise DataError(f"found other bytes behind the {form.name} data, expected its end")
-        decoder = form.decoder()
-        while not decoder.eof:
-            if decoder.needs_input and not data:
-                data = file.read(_READ)
-                if not data:
-                    raise DataError(f"found the end of the file inside its {form.name} data, expected all of it")
-            try:
-                made = decoder.decompress(data, _MOST)
-            except _damage() as error:
-                raise DataError(f"found damaged {form.name} data ({error}), expected it whole") from None
-            data = b""
-            if made:
-                yield made
-        data = decoder.unused_data.lstrip(b"\0") or file.read(_READ).lstrip(b"\0")
+            raise DataError(f"found other bytes behind the {form.name} data, expected nothing there")
+        yield from _member(file, form, decoder := form.decoder(), data)
+        data = decoder.unused_data.lstrip(b"\0")
+        while len(data) < _LONGEST_MAGIC and (more := file.read(_READ)):
+            data = (data + more).lstrip(b"\0")
+
+
+def _member(file: Stream, form: _Format, decoder: Any, data: bytes) -> Iterator[bytes]:
+    while not decoder.eof:
+        if decoder.needs_input and not data:
+            data = file.read(_READ) or b""
+            if not data:
+                raise DataError(f"found the end of the file in the middle of its {form.name} data, expected all of it")
+        try:
+            made = decoder.decompress(data, _MOST)
+        except _DAMAGE as error:
+            raise DataError(f"found damaged {form.name} data ({error}), expected it whole") from None
+        data = b""
+        if made:
+            yield made
 
 
 class _Decompressed(io.RawIOBase):
     """The decompressed text as a stream."""
 
-    def __init__(self, file: BinaryIO, form: _Format) -> None:
+    def __init__(self, file: Stream, form: _Format) -> None:
         self._file = file
         self._made = _members(file, form)
         self._left = memoryview(b"")
@@ -139,10 +145,37 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
-def decompressed(file: Any) -> BinaryIO:
-    """The text in an open binary file (one that can `peek`), whatever it is compressed with."""
-    head = file.peek(6)[:6]
+class _Joined(io.RawIOBase):
+    """Bytes that were read ahead from a stream that cannot go back, then the rest of it."""
+
+    def __init__(self, head: bytes, file: Stream) -> None:
+        self._head = head
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        if not self._head:
+            return self._file.readinto(target) or 0
+        count = min(len(self._head), len(target))
+        target[:count] = self._head[:count]
+        self._head = self._head[count:]
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def decompressed(file: Stream) -> Stream:
+    """The text in an open binary file, whatever it is compressed with; the file itself if it is not."""
+    head = file.read(_LONGEST_MAGIC) or b""
+    if file.seekable():
+        file.seek(-len(head), io.SEEK_CUR)
+    else:
+        file = _Joined(head, file)
     for form in _FORMATS:
         if head.startswith(form.magic):
-            return _Decompressed(file, form)  # type: ignore[return-value]
-    return file  # type: ignore[no-any-return]
+            return _Decompressed(file, form)
+    return file

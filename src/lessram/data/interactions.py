@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lessram.data.hashing import combine
 from lessram.errors import SpecError
-from lessram.jit import inlined
+from lessram.jit import inlined, overloaded
 
 NO_GROUP = 255
 """The group of features that take part in no interaction."""
@@ -27,13 +27,19 @@ MOST_GROUPS = 254
 Name = TypeVar("Name", bound=Hashable)
 
 
+class NoProducts(NamedTuple):
+    """No interactions: kernels compiled for this have no code for them."""
+
+    terms: NDArray[np.uint8]
+
+
 class Products(NamedTuple):
     """Which products to make, and room to gather a row's features by group. One for each thread."""
 
     terms: NDArray[np.uint8]
     """The groups of each interaction, three columns, `NO_GROUP` in the last one for a pair."""
     groups: NDArray[np.uint8]
-    """The group of each feature of the batch; as long as its slots, or empty where there are no interactions."""
+    """The group of each feature of the batch; as long as its slots."""
     hashes: NDArray[Any]
     """Room for the hashes of a row's features, sorted by group."""
     values: NDArray[np.float32]
@@ -81,30 +87,39 @@ def term_table(interactions: Sequence[tuple[Name, ...]], numbers: dict[Name, int
     return table
 
 
-def room_for_products(terms: NDArray[np.uint8], groups: int, features: int, dtype: Any) -> Products:
-    """Products with room for batches of so many features; next to nothing where there are no interactions."""
-    room = features if len(terms) else 0
+def room_for_products(terms: NDArray[np.uint8], groups: int, features: int, dtype: Any) -> Products | NoProducts:
+    """Products with room for batches of so many features."""
+    if not len(terms):
+        return NoProducts(terms)
     return Products(
         terms,
-        np.empty(room, np.uint8),
-        np.empty(room, dtype),
-        np.empty(room, np.float32),
+        np.empty(features, np.uint8),
+        np.empty(features, dtype),
+        np.empty(features, np.float32),
         np.zeros(groups + 1, np.uint64),
     )
 
 
 @inlined
 def _gather(products, slots, values, first, last):
-    """Copy the features `first:last` into the room, group by group."""
-    place = np.uint64(0)
-    for group in range(np.uint64(products.starts.size - 1)):
-        products.starts[group] = place
-        for k in range(first, last):
-            if products.groups[k] == np.uint8(group):
-                products.hashes[place] = slots[k]
-                products.values[place] = values[k]
-                place += np.uint64(1)
-    products.starts[products.starts.size - 1] = place
+    """Copy the features `first:last` into the room, sorted by group (a counting sort)."""
+    starts = products.starts
+    for group in range(np.uint64(starts.size)):
+        starts[group] = np.uint64(0)
+    for k in range(first, last):
+        if products.groups[k] != np.uint8(NO_GROUP):
+            starts[np.uint64(products.groups[k]) + np.uint64(1)] += np.uint64(1)
+    for group in range(np.uint64(1), np.uint64(starts.size)):
+        starts[group] += starts[group - np.uint64(1)]
+    for k in range(first, last):
+        group = np.uint64(products.groups[k])
+        if group != np.uint64(NO_GROUP):
+            products.hashes[starts[group]] = slots[k]
+            products.values[starts[group]] = values[k]
+            starts[group] += np.uint64(1)
+    for group in range(np.uint64(starts.size - 1), np.uint64(0), -1):  # every start has moved to its end
+        starts[group] = starts[group - np.uint64(1)]
+    starts[0] = np.uint64(0)
 
 
 @inlined
@@ -168,12 +183,7 @@ def _multiply(products, i, slots, values, k):
 
 
 @inlined
-def append_products(products, slots, values, first, last):
-    """Write the products of the features `first:last` behind them: hashes into `slots`, and their values.
-
-    Returns the feature behind the last product. Where there is not room enough nothing is written, and the
-    number that is returned is larger than the room: the size that would do.
-    """
+def _append_products(products, slots, values, first, last):
     _gather(products, slots, values, first, last)
     total = np.float64(last) + _number(products)
     if total > np.float64(slots.size):
@@ -182,3 +192,36 @@ def append_products(products, slots, values, first, last):
     for i in range(products.terms.shape[0]):
         k = _multiply(products, np.uint64(i), slots, values, k)
     return k
+
+
+@inlined
+def _set_group(products, k, group):
+    products.groups[k] = group
+
+
+def append_products(products: Any, slots: Any, values: Any, first: Any, last: Any) -> Any:
+    """Write the products of the features `first:last` behind them: hashes into `slots`, and their values.
+
+    Returns the feature behind the last product. Where there is not room enough nothing is written, and the
+    number that is returned is larger than the room: the size that would do. For kernels only.
+    """
+    raise NotImplementedError
+
+
+def set_group(products: Any, k: Any, group: Any) -> None:
+    """Say to which group feature `k` belongs. For kernels only."""
+    raise NotImplementedError
+
+
+@overloaded(append_products)
+def _choose_append_products(products, slots, values, first, last):  # type: ignore[no-untyped-def]
+    if products.instance_class is NoProducts:
+        return lambda products, slots, values, first, last: last
+    return lambda products, slots, values, first, last: _append_products(products, slots, values, first, last)
+
+
+@overloaded(set_group)
+def _choose_set_group(products, k, group):  # type: ignore[no-untyped-def]
+    if products.instance_class is NoProducts:
+        return lambda products, k, group: None
+    return lambda products, k, group: _set_group(products, k, group)

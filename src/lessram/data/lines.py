@@ -110,7 +110,9 @@ def shorten_number(chunk: Chunk, position: int) -> bool:
     Kernels leave to Python the few numbers that lie next to the middle between two float32. The new
     digits fill the same place: the exponent gets as many zeros as that takes.
     """
-    match = _NUMBER.match(rest_of_line(chunk, position))
+    rest = rest_of_line(chunk, position)
+    position += len(rest) - len(rest.lstrip(b" "))
+    match = _NUMBER.match(rest.lstrip(b" "))
     assert match is not None
     with np.errstate(over="ignore"):
         value = np.float32(float(match[0]))

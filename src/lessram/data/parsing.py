@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +90,8 @@ class RowBuffers:
         return self.columns
 
     def _allocate(self, most: int) -> Columns:
-        return Columns(
-            np.empty(most, np.float32), np.zeros(most + 1, np.int64), np.empty(most, self._dtype), np.empty(most, np.float32)
-        )
+        slots: NDArray[Any] = np.empty(most, self._dtype)
+        return Columns(np.empty(most, np.float32), np.zeros(most + 1, np.int64), slots, np.empty(most, np.float32))
 
 
 class BadLine(NamedTuple):

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from lessram.data.batch import Batch
 from lessram.data.parsing import Parsed, RowBuffers, make_rules
 from lessram.data.source import ChunkReader, Place, TextBuffer
 from lessram.data.svmlight import parse
-from lessram.errors import DataError, TooManyErrors
+from lessram.errors import DataError, SpecError, TooManyErrors
 
 MESSAGES = 10  # bad lines that the report quotes
 
 
-class Position(msgspec.Struct, frozen=True):
+class Position(Place, frozen=True):
     """A place between two batches: reading can stop here and go on here."""
 
-    source: int = 0
-    """Which of the sources, from 0 on."""
-    offset: int = 0
-    """Bytes of its decompressed text that are done with."""
-    line: int = 1
-    """The number of the next line."""
     skipped: int = 0
     """Bad lines so far."""
     hashed: int = 0
@@ -34,27 +26,27 @@ class Report:
     """What happened on the way: for limits while reading, for the summary afterwards."""
 
     def __init__(self, max_errors: int, skipped: int = 0, hashed: int = 0) -> None:
+        if max_errors < 0:
+            raise SpecError(f"max_errors must not be negative, got {max_errors}")
         self.max_errors = max_errors
         self.skipped = skipped
         """Bad lines."""
         self.hashed = hashed
-        """Ids that were hashed because they are no slots (all of them under hash="all")."""
+        """Ids that were hashed, because they are no slots or because all are."""
         self.messages: list[str] = []
         """The first few bad lines: place, what was found, what was expected."""
 
     def add(self, parsed: Parsed) -> None:
-        """Account for one chunk; chunks must come in order. Raises when there are too many bad lines."""
+        """Account for one chunk; chunks come in order. Raises when there are too many bad lines."""
         self.skipped += parsed.bad
         self.hashed += parsed.hashed
         room = MESSAGES - len(self.messages)
-        self.messages += [f"{bad.place}: {bad.message}" for bad in parsed.reports[:room]]
+        self.messages += [f"{place}: {message}" for place, message in parsed.reports[:room]]
         if self.skipped > self.max_errors:
-            last = parsed.reports[-1]
+            place, message = parsed.reports[-1]
             if self.max_errors == 0:
-                raise DataError(last.message, place=last.place)
-            raise TooManyErrors(
-                f"{last.message} (bad line {self.skipped}, allowed: {self.max_errors})", place=last.place
-            )
+                raise DataError(message, place=place)
+            raise TooManyErrors(f"{message}; {self.skipped} bad lines, {self.max_errors} allowed", place=place)
 
 
 class BatchReader:
@@ -77,7 +69,7 @@ class BatchReader:
         self.position = start or Position()
         self.report = Report(max_errors, self.position.skipped, self.position.hashed)
         self._rules = make_rules(slots, hash=hash, hash_seed=hash_seed, labels=labels)
-        self._chunks = ChunkReader(sources, Place(self.position.source, self.position.offset, self.position.line))
+        self._chunks = ChunkReader(sources, self.position)
         self._text = TextBuffer()
         self._rows = RowBuffers(self._rules)
 

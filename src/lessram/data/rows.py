@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.data.interactions import Products, room_for_products
+from lessram.data.interactions import NoProducts, Products, room_for_products
 from lessram.data.parsing import BadLine
 from lessram.data.source import Place
 
@@ -99,7 +99,7 @@ class Room:
             np.empty(features, np.float32),
         )
 
-    def _products(self, features: int) -> Products:
+    def _products(self, features: int) -> Products | NoProducts:
         return room_for_products(self._terms, self._groups, features, self._dtype)
 
     def fit(self, rows: int, features: int) -> None:

@@ -1,7 +1,7 @@
 """Paths, globs, directories and standard input, compressed or not, as an ordered stream of whole lines.
 
 Text arrives in chunks of about `CHUNK` bytes, cut behind a newline, in buffers that are used again and again:
-memory does not depend on the length of the input. A chunk knows where it stands (source, byte in the
+memory does not depend on the length of the input. A chunk knows where it stands (source, byte of the
 decompressed text, line), so that reading can stop behind any chunk and go on there later.
 """
 
@@ -11,21 +11,24 @@ import glob
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.data.compression import decompressed
+from lessram.data.compression import Stream, decompressed
 from lessram.data.text import NEWLINE, PADDING
 from lessram.errors import DataError
 
 STDIN = "-"
-CHUNK = 1 << 20  # bytes of text that are parsed at once
-LONGEST_LINE = 1 << 26  # a chunk grows up to this for one line
+CHUNK = 1 << 20
+"""Bytes of text that are read and parsed at once."""
+LONGEST_LINE = 1 << 26
+"""A line may have this many bytes; its chunk grows for it."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -65,30 +68,11 @@ class Chunk(NamedTuple):
     """Where the line behind the last one stands."""
 
 
-class TextBuffer:
-    """Memory for one chunk at a time; it grows when a line does not fit."""
-
-    def __init__(self, capacity: int = CHUNK) -> None:
-        self.bytes = bytearray(capacity + PADDING)
-
-    @property
-    def capacity(self) -> int:
-        return len(self.bytes) - PADDING
-
-    def grow(self) -> None:
-        self.bytes = self.bytes[: self.capacity] + bytearray(self.capacity + PADDING)
-
-    def chunk(self, size: int) -> NDArray[np.uint8]:
-        """The first `size` bytes as text: with zeros behind them."""
-        self.bytes[size : size + PADDING] = bytes(PADDING)
-        return np.frombuffer(self.bytes, np.uint8, size + PADDING)
-
-
 def expand(sources: Sequence[str]) -> list[str]:
     """The files that paths, globs and directories stand for, each in sorted order; `-` stays as it is.
 
-    Directories are walked through; names that begin with a dot or an underscore are left out, as everywhere
-    where jobs write their results (`_SUCCESS`, `.part-0.crc`).
+    Directories are walked through. Names in them that begin with a dot or an underscore are left out: such are the
+    marks that jobs leave beside their results (`_SUCCESS`, `.part-0.crc`).
     """
     if not sources:
         raise DataError("found no source, expected at least one file, directory, glob or -")
@@ -112,12 +96,10 @@ def _expand_one(source: str) -> list[str]:
 
 
 def _files_below(folder: Path) -> list[str]:
-    hidden = (".", "_")
-    return [
-        str(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not any(part.startswith(hidden) for part in path.relative_to(folder).parts)
-    ]
+    def hidden(path: Path) -> bool:
+        return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+
+    return [str(path) for path in sorted(folder.rglob("*")) if path.is_file() and not hidden(path)]
 
 
 def identify(sources: Sequence[str]) -> list[Identity]:
@@ -128,122 +110,150 @@ def identify(sources: Sequence[str]) -> list[Identity]:
 def _identify_one(path: str) -> Identity:
     if path == STDIN:
         return Identity(STDIN, -1, 0)
-    try:
+    with _blaming(path):
         status = os.stat(path)
-    except OSError as error:
-        raise _cannot_read(path, error) from None
     return Identity(path, status.st_size if os.path.isfile(path) else -1, status.st_mtime_ns)
 
 
-def _cannot_read(path: str, error: OSError) -> DataError:
-    return DataError(f"cannot read: {error.strerror or error}", place=path)
+@contextmanager
+def _blaming(path: str) -> Iterator[None]:
+    """Make an error of the system or of a decompressor a `DataError` that names the source."""
+    try:
+        yield
+    except DataError as error:
+        raise (error if error.place else DataError(str(error), place=path)) from None
+    except OSError as error:
+        raise DataError(f"cannot read: {error.strerror or error}", place=path) from None
+
+
+class TextBuffer:
+    """Memory for one chunk at a time, of `CHUNK` bytes unless a longer line is in it."""
+
+    def __init__(self, capacity: int = CHUNK) -> None:
+        self._usual = capacity
+        self.bytes = bytearray(capacity + PADDING)
+
+    @property
+    def capacity(self) -> int:
+        return len(self.bytes) - PADDING
+
+    def start(self, beginning: bytes) -> None:
+        """Begin a chunk with the rest of the last one."""
+        if self.capacity > self._usual:
+            self.bytes = bytearray(self._usual + PADDING)
+        while self.capacity <= len(beginning):
+            self.grow()
+        self.bytes[: len(beginning)] = beginning
+
+    def grow(self) -> None:
+        self.bytes = self.bytes[: self.capacity] + bytearray(self.capacity + PADDING)
+
+    def text(self, size: int) -> NDArray[np.uint8]:
+        """The first `size` bytes as text, with zeros behind them."""
+        self.bytes[size : size + PADDING] = bytes(PADDING)
+        return np.frombuffer(self.bytes, np.uint8, size + PADDING)
 
 
 class ChunkReader:
-    """Reads the sources from a place on. `read` fills a buffer with the next chunk; callers own the buffers."""
+    """Reads the sources from a place on, one chunk a call, into buffers that the callers own.
+
+    Threads may share a reader if they take turns: the order of calls is the order of the text.
+    """
 
     def __init__(self, sources: Sequence[str], start: Place | None = None) -> None:
+        self._stream: Stream | None = None
         self.paths = expand(sources)
         self.place = start or Place()
-        self._stream: BinaryIO | None = None
         self._rest = b""  # the beginning of a line whose end was not in the last chunk
 
     def read(self, buffer: TextBuffer) -> Chunk | None:
         """The next chunk, in the buffer; None when all sources are read."""
         while self.place.source < len(self.paths):
-            if self._stream is None:
-                self._stream = self._open()
-            size, ended = self._fill(buffer)
+            path = self.paths[self.place.source]
+            with _blaming(path):
+                if self._stream is None:
+                    self._stream = _open_at(path, self.place.offset)
+                size = self._fill(buffer, self._stream)
             if size:
                 return self._advance(buffer, size)
-            if ended:
-                self.close()
-                self.place = Place(self.place.source + 1)
+            self.close()
+            self.place = Place(self.place.source + 1)
         return None
 
     def close(self) -> None:
-        if self._stream is not None and self._name != STDIN:
-            self._stream.close()
+        """Close the open source; a further `read` opens it again, at the place."""
+        if self._stream is not None:
+            _close(self._stream, self.paths[self.place.source])
         self._stream, self._rest = None, b""
 
-    @property
-    def _name(self) -> str:
-        return self.paths[self.place.source]
+    def __del__(self) -> None:
+        self.close()  # for a stream that nobody reads to its end
 
-    def _open(self) -> BinaryIO:
-        try:
-            stream = _open_decompressed(self._name)
-            _skip(stream, self.place.offset)
-        except EOFError:
-            raise DataError(
-                f"found fewer than {self.place.offset} bytes of text, expected to go on behind them", place=self._name
-            ) from None
-        except OSError as error:
-            raise _cannot_read(self._name, error) from None
-        return stream
-
-    def _fill(self, buffer: TextBuffer) -> tuple[int, bool]:
-        """Read whole lines. Returns how many bytes they have, and whether the source has ended."""
+    def _fill(self, buffer: TextBuffer, stream: Stream) -> int:
+        """Read whole lines. Returns how many bytes they have; 0 at the end of the source."""
         size = len(self._rest)
-        while size > buffer.capacity:
-            buffer.grow()
-        buffer.bytes[:size] = self._rest
+        buffer.start(self._rest)
         self._rest = b""
         while True:
-            filled = size + self._read_into(memoryview(buffer.bytes)[size : buffer.capacity])
+            filled = _read_until_full(stream, memoryview(buffer.bytes)[: buffer.capacity], size)
             if filled < buffer.capacity:
-                return filled, True
+                return filled
             end = buffer.bytes.rfind(b"\n", size, filled) + 1
             if end:
                 self._rest = bytes(memoryview(buffer.bytes)[end:filled])
-                return end, False
+                return end
+            if filled >= LONGEST_LINE:
+                place = f"{self.paths[self.place.source]}:{self.place.line}"
+                raise DataError(f"found a line of more than {LONGEST_LINE} bytes, expected a shorter one", place=place)
             size = filled
-            if buffer.capacity >= LONGEST_LINE:
-                place = f"{self._name}:{self.place.line}"
-                raise DataError(f"found a line of more than {LONGEST_LINE} bytes, expected shorter ones", place=place)
             buffer.grow()
-
-    def _read_into(self, view: memoryview) -> int:
-        assert self._stream is not None
-        filled = 0
-        try:
-            while filled < len(view):
-                count = self._stream.readinto(view[filled:])  # type: ignore[attr-defined]
-                if not count:
-                    break
-                filled += count
-        except DataError as error:
-            raise DataError(str(error), place=self._name) from None
-        except OSError as error:
-            raise _cannot_read(self._name, error) from None
-        finally:
-            view.release()
-        return filled
 
     def _advance(self, buffer: TextBuffer, size: int) -> Chunk:
         start = self.place
         if start.offset == 0 and buffer.bytes.startswith(_BYTE_ORDER_MARK):
             buffer.bytes[: len(_BYTE_ORDER_MARK)] = b" " * len(_BYTE_ORDER_MARK)
-        text = buffer.chunk(size)
+        text = buffer.text(size)
         lines = int(np.count_nonzero(text[:size] == NEWLINE)) + bool(text[size - 1] != NEWLINE)
         self.place = Place(start.source, start.offset + size, start.line + lines)
-        return Chunk(text, size, self._name, start, self.place)
+        return Chunk(text, size, self.paths[start.source], start, self.place)
 
 
-def _open_decompressed(path: str) -> BinaryIO:
-    return decompressed(sys.stdin.buffer if path == STDIN else open(path, "rb"))
+def _read_until_full(stream: Stream, view: memoryview, filled: int) -> int:
+    with view:
+        while filled < len(view):
+            with view[filled:] as free:
+                count = stream.readinto(free)
+            if not count:
+                break
+            filled += count
+    return filled
 
 
-def _skip(stream: BinaryIO, count: int) -> None:
-    """Go `count` bytes on: by seeking in a plain file, by reading otherwise. EOFError if there are not so many."""
+def _open_at(path: str, offset: int) -> Stream:
+    """The decompressed text of a source from a byte on."""
+    file: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
+    try:
+        stream = decompressed(file)
+        if _skip(stream, offset) < offset:
+            raise DataError(f"found fewer than {offset} bytes of text, expected to go on behind them")
+    except BaseException:
+        _close(file, path)
+        raise
+    return stream
+
+
+def _close(stream: Stream, path: str) -> None:
+    if path != STDIN:  # which belongs to the process
+        stream.close()
+
+
+def _skip(stream: Stream, count: int) -> int:
+    """Go `count` bytes on, by seeking in a plain file, by reading otherwise. Returns how many there were."""
     if stream.seekable():
-        if stream.seek(0, io.SEEK_END) < count:
-            raise EOFError
-        stream.seek(count)
-        return
-    scratch = memoryview(bytearray(min(count, CHUNK)))
-    while count:
-        got = stream.readinto(scratch[: min(count, len(scratch))])  # type: ignore[attr-defined]
-        if not got:
-            raise EOFError
-        count -= got
+        here = stream.tell()
+        there = min(here + count, stream.seek(0, io.SEEK_END))
+        return stream.seek(there) - here
+    scratch, skipped = memoryview(bytearray(min(count, CHUNK))), 0
+    while skipped < count and (got := stream.readinto(scratch[: count - skipped])):
+        skipped += got
+    return skipped

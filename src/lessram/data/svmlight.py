@@ -4,7 +4,7 @@
     label    a number: 0, 1, -1 (taken as 0), or any finite one where real labels are allowed
     feature  index:value, or a bare index, whose value is 1; `qid:...` is left out
     index    digits, below 2^64
-    value    a decimal number that is finite in float32
+    value    a decimal number that is finite in float32; features of value 0 are left out
 
 Anything else makes a bad line. The kernel stops there and says where; Python says what was found, and goes on
 behind the line or gives up.

@@ -182,7 +182,7 @@ def _features(text, p, rules, columns, k):
                     hashed += 1
                 columns.slots[k] = index
                 columns.values[k] = value
-                k += _ONE
+                k += np.uint64(value != np.float32(0))  # a feature of value 0 never has a gradient
             p, unusual = end, False
             continue
         base, ends = p, _delimiters(text, p)
@@ -204,7 +204,7 @@ def _features(text, p, rules, columns, k):
                 hashed += 1
             columns.slots[k] = index
             columns.values[k] = value
-            k += _ONE
+            k += np.uint64(value != np.float32(0))  # a feature of value 0 never has a gradient
             p = stop + _ONE
             if text[stop] == NEWLINE:
                 return DONE, stop, k, hashed

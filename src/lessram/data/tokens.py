@@ -30,10 +30,10 @@ _gaps = mask_of(b"\0")
 
 
 @inlined
-def _next(scratch, p):
-    """The next character, in UTF-8, behind the one at `p`."""
+def _next(scratch, p, stop):
+    """The next character, in UTF-8, behind the one at `p`; at most `stop`."""
     p += _ONE
-    while scratch[p] & np.uint8(0xC0) == np.uint8(0x80):
+    while p < stop and scratch[p] & np.uint8(0xC0) == np.uint8(0x80):
         p += _ONE
     return p
 
@@ -45,7 +45,7 @@ def _grams(scratch, start, stop, layout, seed, slots, k):
     for size in range(layout.least, layout.most + _ONE):
         end, count = start, _ZERO
         while count < size and end < stop:
-            end = _next(scratch, end)
+            end = _next(scratch, end, stop)
             count += _ONE
         first = start
         while True:
@@ -55,7 +55,7 @@ def _grams(scratch, start, stop, layout, seed, slots, k):
             k += _ONE
             if end >= stop:
                 break
-            first, end = _next(scratch, first), _next(scratch, end)
+            first, end = _next(scratch, first, stop), _next(scratch, end, stop)
         if count < size:
             break
     return k

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.hashing import fold_into_slots, hash_name, number_name
-from lessram.data.interactions import append_products
+from lessram.data.interactions import append_products, set_group
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress
 from lessram.data.scanning import load32, mask_of
 from lessram.data.text import (
@@ -247,7 +247,7 @@ def _features(text, p, reading, products, rows, k):
 
     Returns what is wrong, where it stopped, the new `k`, and whether a value may not be 1.
     """
-    grouped, room = products.terms.shape[0] > 0, np.uint64(rows.slots.size)
+    room = np.uint64(rows.slots.size)
     seed, scale, step, group, nameless, valued = reading.seed, np.float32(1), _ONE, np.uint8(0), _ZERO, False
     block, found = p, _behind_name(text, p)  # the delimiters from `block` on that are still ahead
     while True:
@@ -284,8 +284,7 @@ def _features(text, p, reading, products, rows, k):
                     block, found = end + _ONE - _BLOCK, _ZERO  # the next look is at the byte behind the value
             rows.slots[k] = hashed
             rows.values[k] = value
-            if grouped:
-                products.groups[k] = group
+            set_group(products, k, group)
             k += step & np.uint64(value != np.float32(0))
         p = end + _ONE
         if _is_blank(c):

@@ -12,16 +12,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lessram.jit import inlined, kernel, overloaded, types
-from lessram.model.model import INTERCEPT, INTERCEPT_COUNT, NONZEROS, SQUARES
+from lessram.model.model import INTERCEPT, INTERCEPT_STATE, NONZEROS, SQUARES
+from lessram.numerics.invariant import effective_gradient
 from lessram.numerics.loss import Loss, derivative
 from lessram.numerics.random import row_key
 from lessram.tables.passes import sum_of_squares
-from lessram.tables.table import locate, look, move, observe
+from lessram.tables.squares import SquaresRule
+from lessram.tables.table import is_table, locate, look, move, observe, prepare
 
 _LOGISTIC = int(Loss.logistic)
-_LARGEST_GRADIENT = 1e30  # keeps float32 steps finite under absurd weights; they saturate long before
+LARGEST_GRADIENT = 1e30
 
 
 class Objective(NamedTuple):
@@ -35,6 +38,10 @@ class Objective(NamedTuple):
     """Whether values are divided by their running scale."""
     one_rate: bool
     """Whether the intercept, like all features, follows the global rate."""
+    invariant: bool
+    """Whether large steps end where many small ones would."""
+    pieces: NDArray[np.float64]
+    """The table behind the invariant step."""
 
 
 @kernel
@@ -58,15 +65,22 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
             dot = look(table, rule, batch, row)
         margin = dot * rule.step * inverse + scalars[INTERCEPT]
         margins[r] = margin
-        gradient = derivative(objective.loss, margin, np.float64(batch.labels[r])) * weight
+        label = np.float64(batch.labels[r])
+        slope = derivative(objective.loss, margin, label)
+        gradient = slope * weight
         if gradient == 0.0:
             continue
         if objective.loss != _LOGISTIC:
             observe(table, rule, batch, row, scratch)
-        bounded = min(max(gradient * inverse, -_LARGEST_GRADIENT), _LARGEST_GRADIENT)
-        move(table, rule, batch, row, scratch, bounded)
-        if objective.intercept:
-            move_intercept(scalars, rule, objective, example, gradient)
+        square = bounded(slope * slope * weight)
+        square_seen = bounded(square * inverse * inverse)
+        reach = prepare(table, rule, batch, row, scratch, square_seen) * inverse * inverse
+        intercept_rate = step_intercept_state(scalars, rule, objective, example, square)
+        if objective.invariant:
+            reach += intercept_rate
+            gradient = effective_gradient(objective.loss, margin, label, weight, reach, gradient, objective.pieces)
+        move(table, rule, batch, row, scratch, bounded(gradient * inverse), square_seen)
+        scalars[INTERCEPT] -= intercept_rate * gradient
 
 
 @kernel
@@ -79,12 +93,37 @@ def predict_rows(table, rule, batch, scalars, margins):
 
 
 @inlined
-def move_intercept(scalars, rule, objective, example, gradient):
-    """The intercept learns like a feature of value 1, with exact counts and no rounding."""
-    scalars[INTERCEPT_COUNT] += 1.0
-    rounds = np.float64(example) + 1.0 if objective.one_rate else scalars[INTERCEPT_COUNT] + np.float64(rule.offset)
-    rate = max(np.float64(rule.alpha) / np.sqrt(rounds), np.float64(rule.floor))
-    scalars[INTERCEPT] -= rate * gradient
+def bounded(x):
+    """Keeps float32 steps finite under absurd weights; they saturate long before."""
+    return min(max(x, -LARGEST_GRADIENT), LARGEST_GRADIENT)
+
+
+def step_intercept_state(scalars: Any, rule: Any, objective: Any, example: Any, square: Any) -> float:
+    """The intercept learns like a feature of value 1, with exact state and no rounding. Returns its rate."""
+    raise NotImplementedError("step_intercept_state() is for kernels")
+
+
+@overloaded(step_intercept_state)
+def _step_intercept_state(scalars, rule, objective, example, square):
+    if is_table(rule, SquaresRule):
+
+        def step_sum(scalars, rule, objective, example, square):
+            if not objective.intercept:
+                return 0.0
+            scalars[INTERCEPT_STATE] += square
+            return np.float64(rule.alpha) / (np.float64(rule.beta) + np.sqrt(scalars[INTERCEPT_STATE]))
+
+        return step_sum
+
+    def step_count(scalars, rule, objective, example, square):
+        if not objective.intercept:
+            return 0.0
+        scalars[INTERCEPT_STATE] += 1.0
+        rounds = scalars[INTERCEPT_STATE] + np.float64(rule.offset)
+        rounds = np.float64(example) + 1.0 if objective.one_rate else rounds
+        return max(np.float64(rule.alpha) / np.sqrt(rounds), np.float64(rule.floor))
+
+    return step_count
 
 
 @inlined

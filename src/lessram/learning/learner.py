@@ -11,16 +11,21 @@ from lessram.learning.kernels import Objective, learn_rows, predict_rows
 from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.counter import morris
+from lessram.numerics.invariant import margin_pieces
 from lessram.numerics.loss import Loss
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
+from lessram.tables.layout import SQUARES
+from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
 from lessram.tables.table import Rule, Scratch, scratch
 
 _FIRST_SCRATCH = 1024
 
 
-def rule_of(spec: Spec) -> Rule:
+def rule_of(spec: Spec) -> Rule | SquaresRule:
     """How the coefficients of such a model move."""
+    if spec.rates in SQUARES:
+        return squares_rule(spec.base, spec.alpha, spec.beta, _limit(spec), spec.step)
     floor = spec.step if spec.rate_floor else 0.0
     counter = morris(spec.base)
     return Rule(
@@ -48,6 +53,8 @@ def objective_of(spec: Spec) -> Objective:
         intercept=spec.intercept,
         scaled=spec.scale == "rms",
         one_rate=spec.rates == "global",
+        invariant=spec.step_rule == "invariant",
+        pieces=margin_pieces() if spec.step_rule == "invariant" else np.zeros(4),
     )
 
 
@@ -100,8 +107,11 @@ class Learner:
     def _checked(self, batch: Batch) -> Batch:
         return checked(batch, self.model.spec.slots, real_labels=self.model.spec.loss == "squared")
 
-    def _new_scratch(self, longest: int) -> Scratch:
-        return scratch(longest, self.model.table.cells.dtype["weight"])
+    def _new_scratch(self, longest: int) -> Scratch | SquaresScratch:
+        cell = self.model.table.cells.dtype
+        if self.model.spec.rates in SQUARES:
+            return squares_scratch(longest, cell)
+        return scratch(longest, cell["weight"])
 
     def _fit_scratch(self, batch: Batch) -> None:
         longest = int(np.diff(batch.indptr).max(initial=0))

@@ -112,5 +112,6 @@ def add_rows(scores, margins, labels, weights, loss):
         scores.sums[_ERRORS] += weight * np.float64((z > threshold) != positive)
         scores.sums[_POSITIVES] += weight * np.float64(positive)
         scores.sums[_PREDICTED] += weight * (sigmoid(z) if loss == _LOGISTIC else np.float64(z > threshold))
-        bin_number = int(min(max((z + REACH) * _BINS_PER_UNIT, 0.0), BINS - 1.0))
-        scores.histogram[int(positive), bin_number] += weight
+        place = (z + REACH) * _BINS_PER_UNIT
+        place = place if place > 0.0 else 0.0  # so that NaN, too, has a place inside
+        scores.histogram[int(positive), int(min(place, BINS - 1.0))] += weight

@@ -127,7 +127,7 @@ def _read_header(file: Any, name: str) -> tuple[dict[str, Any], int]:
         raise _damaged(name, f"it ends inside its header, after {8 + len(text)} of {8 + length} bytes")
     try:
         header = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         raise FileFormatError(f"{name}: not a lessram model, or damaged: its header is no JSON") from None
     return header, 8 + length
 
@@ -145,7 +145,7 @@ def _unseal(metadata: Any, name: str) -> _Content:
                 f"{name}: found format version {version}, expected {VERSION}: written by another version of lessram"
             )
         return msgspec.json.decode(sealed.content, type=_Content)
-    except (msgspec.DecodeError, TypeError):
+    except (msgspec.DecodeError, UnicodeError, TypeError):
         raise _damaged(name, "its description cannot be read") from None
 
 

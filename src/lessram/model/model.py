@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from lessram.errors import FileFormatError
 from lessram.model import file
 from lessram.model.spec import Spec
-from lessram.tables import flat
+from lessram.tables.layout import Table, allocate, cell_type, table_of
 from lessram.tables.memory import zeros
 
 TRAINED = "trained"
-INTERCEPT, INTERCEPT_COUNT, SQUARES, NONZEROS = range(4)
-"""The scalars beside the table: intercept, its rounds, sum of squares and number of values (the scale)."""
+INTERCEPT, INTERCEPT_STATE, SQUARES, NONZEROS = range(4)
+"""The scalars beside the table: the intercept, its rounds (or squared gradients), and for the scale of feature values
+the sum of their squares and their number."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +37,7 @@ class Model:
     """A linear model in training or at rest."""
 
     spec: Spec
-    table: flat.Flat
+    table: Table
     scalars: NDArray[np.float64] = field(default_factory=lambda: np.zeros(4))
     examples: int = 0
     """How many examples it has learned from: the number of the next one."""
@@ -49,7 +50,7 @@ class Model:
 
     @classmethod
     def new(cls, spec: Spec) -> Model:
-        return cls(spec, flat.allocate(spec.weights, spec.rates, spec.slots))
+        return cls(spec, allocate(spec.weights, spec.rates, spec.slots))
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +89,7 @@ class Model:
             about = msgspec.json.decode(raw, type=About)
             if about.kind != TRAINED:
                 raise FileFormatError(f"{os.fspath(path)}: found a {about.kind} model, expected a trained one")
-            cell = flat.cell_type(about.spec.weights, about.spec.rates)
+            cell = cell_type(about.spec.weights, about.spec.rates)
             cells = tensors.pop("cells")
             if cells.shape != (about.spec.slots, cell.itemsize):
                 raise FileFormatError(f"{os.fspath(path)}: damaged model file: its table does not fit its spec")
@@ -101,4 +102,4 @@ class Model:
             copy[:] = flat_cells
             flat_cells = copy
         scores = {name: np.array(tensor) for name, tensor in tensors.items()}
-        return cls(about.spec, flat.Flat(flat_cells), scalars, about.examples, about.reader, scores, about.progress)
+        return cls(about.spec, table_of(about.spec.rates, flat_cells), scalars, about.examples, about.reader, scores, about.progress)

@@ -13,9 +13,10 @@ import msgspec
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
+from lessram.tables.layout import RATE_STATE, SQUARES, cell_type
 
 LARGEST_SLOTS = 1 << 40
-RATES = ("global", "exact32", "morris8")
+STEPS = ("plain", "invariant")
 SCALES = ("rms", "none")
 
 
@@ -36,13 +37,18 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     weights: str = "q2.13"
     """float32, or a fixed-point format qN.M of at most 16 bits."""
     rates: str = "morris8"
-    """global: alpha / sqrt(t); exact32: a 32-bit count a slot; morris8: an 8-bit randomized counter a slot."""
+    """global: alpha / sqrt(t). By counts: exact32, or morris8, an 8-bit randomized counter a slot. By squared
+    gradients: squares32, or squares8, an 8-bit randomized accumulator a slot."""
+    step_rule: str = ""
+    """plain, or invariant: a large step ends where many small ones would. By default invariant with squares."""
     loss: str = "logistic"
     """logistic, squared or hinge."""
     alpha: float = 0.2
     """The learning rate's numerator."""
+    beta: float = 0.3
+    """Added to the root of squared gradients in the rate's denominator."""
     base: float = 1.1
-    """The base of the randomized counter."""
+    """The base of the randomized counter or accumulator."""
     offset: int = 1
     """What is added to an exact count under the root: 1, or 0 as Algorithm 2 prints it."""
     rate_floor: bool = False
@@ -57,19 +63,22 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where all randomness comes from."""
 
     def __post_init__(self) -> None:
+        if self.step_rule == "":
+            msgspec.structs.force_setattr(self, "step_rule", "invariant" if self.rates in SQUARES else "plain")
         self._check_choices()
         self._check_numbers()
         if self.weights != "float32":
             self.grid.units_within(self.radius)
-        if self.rates == "exact32" and self.weights != "float32":
-            raise SpecError(f"rates exact32 need weights float32, got weights {self.weights}; use rates morris8")
+        cell_type(self.weights, self.rates)
+        if self.step_rule == "invariant" and self.rates not in SQUARES:
+            raise SpecError(f"step_rule invariant needs rates by squared gradients, got rates {self.rates}")
         if self.offset == 0 and self.rates != "exact32":
             raise SpecError("offset 0 needs rates exact32: a randomized counter may still stand at 0")
-        if self.rate_floor and self.weights == "float32":
-            raise SpecError("rate_floor needs fixed-point weights: the floor is the step of their grid")
+        if self.rate_floor and (self.weights == "float32" or self.rates in SQUARES):
+            raise SpecError("rate_floor needs fixed-point weights and a global rate or counts")
 
     def _check_choices(self) -> None:
-        choices = {"rates": RATES, "loss": tuple(Loss.__members__), "scale": SCALES, "offset": (0, 1)}
+        choices = {"rates": tuple(RATE_STATE), "step_rule": STEPS, "loss": tuple(Loss.__members__), "scale": SCALES, "offset": (0, 1)}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 options = ", ".join(str(option) for option in allowed)
@@ -80,6 +89,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"slots must be between 1 and {LARGEST_SLOTS}, got {self.slots}")
         if not 0 < self.alpha <= 1e6:
             raise SpecError(f"alpha must be above 0 and at most 1e6, got {self.alpha}")
+        if not 0 < self.beta <= 1e6:
+            raise SpecError(f"beta must be above 0 and at most 1e6, got {self.beta}")
         if not 1 < self.base <= 16:
             raise SpecError(f"base must be above 1 and at most 16, got {self.base}")
         if not -(2**63) <= self.seed < 2**64:

@@ -14,6 +14,8 @@ increments, and bias it long before.
 
 from __future__ import annotations
 
+from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -60,14 +62,12 @@ def morris(base: float = 1.1) -> Counter:
     """
     if not 1.0 < base <= 16.0:
         raise SpecError(f"the base of a Morris counter must be above 1 and at most 16, got {base}")
-    levels = np.arange(1, LEVELS + 1)
-    with np.errstate(over="ignore"):
-        counts = (base**levels - base) / (base - 1.0)
-    finite = int(np.count_nonzero(np.isfinite(np.diff(counts)))) + 1
-    steps = [round(2.0**64 * base ** -float(level)) for level in levels[: finite - 1]]
-    thresholds = np.zeros(LEVELS, dtype=np.uint64)
-    thresholds[: finite - 1] = np.array(steps, dtype=np.uint64)
-    return Counter(np.minimum(counts, counts[finite - 1]), thresholds)
+    # Integers of any length and one correctly rounded division each: floating-point powers differ between processors.
+    n, d = float(base).as_integer_ratio()
+    over, under = list(accumulate([n] * LEVELS, mul)), list(accumulate([1] + [d] * LEVELS, mul))
+    counts = [(b - n * a) / (a * (n - d)) for a, b in zip(under, over, strict=False)]
+    steps = [((a << 65) + b) // (2 * b) for a, b in zip(under[1:LEVELS], over, strict=False)]
+    return Counter(np.array(counts), np.array([*steps, 0], dtype=np.uint64))
 
 
 @inlined

@@ -5,7 +5,7 @@
     hinge      max(0, 1 - s z),                     derivative -s where s z < 1, else 0
 
 The exponential and the logarithm are our own, with IEEE operations only: the same bits on every
-processor; relative error of the exponential below 5e-9. The logistic derivative is formed without
+processor; relative error of the exponential below 8e-9. The logistic derivative is formed without
 cancellation (-sigma(-z) for y = 1) and so is never 0; the others can be, and such rounds are skipped.
 """
 

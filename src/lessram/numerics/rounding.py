@@ -17,9 +17,11 @@ Randomness is an argument, so tests sum over all bit patterns.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from lessram.jit import inlined
+from lessram.jit import inlined, overloaded, types
 from lessram.numerics.random import uniform
 
 LARGEST_STEP = np.float32(65536.0)  # beyond the width of any grid: a longer step saturates all the same
@@ -29,6 +31,18 @@ LARGEST_STEP = np.float32(65536.0)  # beyond the width of any grid: a longer ste
 def project(value, limit):
     """The point of [-limit, limit] nearest to `value`."""
     return min(max(value, -limit), limit)
+
+
+def outside(value: Any, limit: Any) -> bool:
+    """Whether `project` would move the value: rare, so that a branch on it is cheaper than projecting always."""
+    raise NotImplementedError("outside() is for kernels")
+
+
+@overloaded(outside)
+def _outside(value, limit):
+    if isinstance(value, types.Integer):
+        return lambda value, limit: np.uint64(value + limit) > np.uint64(limit + limit)
+    return lambda value, limit: not abs(value) <= limit
 
 
 @inlined

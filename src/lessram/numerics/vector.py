@@ -79,6 +79,23 @@ class Vector:
         mask = self.builder.fcmp_ordered("<", self.value, self._lift(other))
         return Vector(self.builder, self.builder.zext(mask, INTS))
 
+    def exceeds(self, other: Any) -> Any:
+        """A mask of the lanes that are greater than `other` (floats; false for NaN)."""
+        return self.builder.fcmp_ordered(">", self.value, self._lift(other))
+
+    def where(self, mask: Any, other: Any) -> Vector:
+        """These lanes where the mask is set, `other` elsewhere."""
+        return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
+
+    def smallest(self, other: int) -> Vector:
+        """min(self, other) of signed integers."""
+        mask = self.builder.icmp_signed("<", self.value, self._lift(other))
+        return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
+
+    def cast(self, kind: Any) -> Vector:
+        """The same bits as another type of lanes."""
+        return Vector(self.builder, self.builder.bitcast(self.value, kind))
+
     def at_least(self, other: Any) -> Vector:
         """max(self, other); `other` in the lanes of NaN."""
         mask = self.builder.fcmp_ordered(">", self.value, self._lift(other))
@@ -145,12 +162,44 @@ def load(context: Any, builder: Any, array_type: Any, array: Any, index: Any, ki
 
 def load_inside(context: Any, builder: Any, array_type: Any, array: Any, index: Any, left: Any) -> Vector:
     """Float lanes from `index` on, of which only `left` exist; the others are 0 and not touched."""
-    count = builder.trunc(builder.select(builder.icmp_unsigned("<", left, I64(LANES)), left, I64(LANES)), I32)
-    mask = builder.icmp_unsigned("<", lane_numbers(builder).value, splat(builder, count).value)
+    mask = inside(builder, left)
     signature = ir.FunctionType(FLOATS, [FLOATS.as_pointer(), I32, MASK, FLOATS])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.masked.load.v16f32.p0")
     address = _address(context, builder, array_type, array, index, FLOATS)
     return Vector(builder, builder.call(function, [address, I32(4), mask, ir.Constant(FLOATS, [0.0] * LANES)]))
+
+
+def inside(builder: Any, left: Any) -> Any:
+    """A mask of the first `left` lanes."""
+    count = builder.trunc(builder.select(builder.icmp_unsigned("<", left, I64(LANES)), left, I64(LANES)), I32)
+    return builder.icmp_unsigned("<", lane_numbers(builder).value, splat(builder, count).value)
+
+
+def any_lane(builder: Any, mask: Any) -> Any:
+    """Whether a mask is set in some lane."""
+    return builder.icmp_unsigned("!=", builder.bitcast(mask, ir.IntType(LANES)), ir.IntType(LANES)(0))
+
+
+class _VectorGep(ir.instructions.Instruction):  # type: ignore[misc]
+    """The addresses base[lane of index]: a form of getelementptr that llvmlite's builder does not know."""
+
+    def descr(self, buf: list[str]) -> None:
+        base, index = self.operands
+        kinds = f"{base.type} {base.get_reference()}, {index.type} {index.get_reference()}"
+        buf.append(f"getelementptr float, {kinds}\n")
+
+
+def gather(context: Any, builder: Any, array_type: Any, array: Any, index: Vector) -> Vector:
+    """Float lanes array[index], the index below the array's length in every lane."""
+    base = context.make_array(array_type)(context, builder, array).data
+    pointers = ir.VectorType(ir.FloatType().as_pointer(), LANES)
+    wide = builder.sext(index.value, ir.VectorType(I64, LANES))
+    addresses = _VectorGep(builder.block, pointers, "getelementptr", [base, wide])
+    builder._insert(addresses)
+    signature = ir.FunctionType(FLOATS, [pointers, I32, MASK, FLOATS])
+    function = cgutils.get_or_insert_function(builder.module, signature, "llvm.masked.gather.v16f32.v16p0")
+    every = ir.Constant(MASK, [True] * LANES)
+    return Vector(builder, builder.call(function, [addresses, I32(4), every, ir.Constant(FLOATS, [0.0] * LANES)]))
 
 
 def store(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> None:

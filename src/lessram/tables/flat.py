@@ -27,19 +27,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.errors import SpecError
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.counter import steps_up
-from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.machine import prefetch
 from lessram.numerics.random import counting_bits, shared_word
 from lessram.numerics.rate import global_rate
-from lessram.numerics.rounding import project
-from lessram.tables.memory import zeros
+from lessram.numerics.rounding import outside, project
 from lessram.tables.passes import draw_row, step_row
-from lessram.tables.table import FAR, feature_value, is_table, look, move, observe
-
-RATE_STATE = {"global": None, "exact32": ("count", "<u4"), "morris8": ("level", "u1")}
+from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
 
 _ONE = np.uint64(1)
 
@@ -48,26 +43,6 @@ class Flat(NamedTuple):
     """A record array with the field `weight` and, for rates by coordinate, `count` or `level`."""
 
     cells: NDArray[np.void]
-
-
-def cell_type(weights: str, rates: str) -> np.dtype:
-    """The packed cell for these weights and rates.
-
-    >>> cell_type("q2.13", "morris8").itemsize, cell_type("float32", "exact32").itemsize
-    (3, 8)
-    """
-    weight = np.dtype("<f4") if weights == "float32" else FixedPoint.parse(weights).dtype
-    if rates not in RATE_STATE:
-        raise SpecError(f"rates must be one of {', '.join(RATE_STATE)}, got {rates!r}")
-    if rates == "exact32" and weights != "float32":
-        raise SpecError("rates exact32 go with float32 weights (the 64-bit control); use morris8 with fixed point")
-    state = RATE_STATE[rates]
-    return np.dtype([("weight", weight.newbyteorder("<"))] + ([state] if state else []))
-
-
-def allocate(weights: str, rates: str, slots: int) -> Flat:
-    """A table of `slots` zero coefficients with fresh rate states."""
-    return Flat(zeros(slots, cell_type(weights, rates)))
 
 
 def has_field(cells: Any, name: str) -> bool:
@@ -207,11 +182,11 @@ def _observe(table, rule, batch, row, scratch):
 
 
 @overloaded(move)
-def _move(table, rule, batch, row, scratch, gradient):
+def _move(table, rule, batch, row, scratch, gradient, square):
     if not is_table(table, Flat):
         return None
 
-    def move_flat(table, rule, batch, row, scratch, gradient):
+    def move_flat(table, rule, batch, row, scratch, gradient, square):
         g = np.float32(-gradient / rule.step)
         shared = np.uint32(shared_word(row.key) >> np.uint64(48))
         rates = rates_of(table.cells, rule, row)
@@ -223,7 +198,7 @@ def _move(table, rule, batch, row, scratch, gradient):
                 ask(table, batch, row.ahead + j)
             slot = batch.slots[row.start + j]
             moved = table.cells[slot].weight + scratch.steps[j]  # read again: the slot may occur twice
-            if abs(moved) > rule.limit:  # rare, so a branch is cheaper than two selections
+            if outside(moved, rule.limit):
                 moved = project(moved, rule.limit)
             table.cells[slot].weight = moved
             j += _ONE
@@ -231,17 +206,26 @@ def _move(table, rule, batch, row, scratch, gradient):
     return move_flat
 
 
+@inlined
+def look_row(table, batch, row):
+    """The dot product of a row with the table's weights."""
+    dot = nothing(table.cells, batch.values)
+    for j in range(row.length):
+        ask(table, batch, row.ahead + j)
+        x = feature_value(batch.values, row.start + j)
+        dot += product(table.cells, batch.slots[row.start + j], batch.values, x)
+    return np.float64(dot)
+
+
 @overloaded(look)
 def _look(table, rule, batch, row):
     if not is_table(table, Flat):
         return None
+    return lambda table, rule, batch, row: look_row(table, batch, row)
 
-    def look_flat(table, rule, batch, row):
-        dot = nothing(table.cells, batch.values)
-        for j in range(row.length):
-            ask(table, batch, row.ahead + j)
-            x = feature_value(batch.values, row.start + j)
-            dot += product(table.cells, batch.slots[row.start + j], batch.values, x)
-        return np.float64(dot)
 
-    return look_flat
+@overloaded(prepare)
+def _prepare(table, rule, batch, row, scratch, square):
+    if not is_table(table, Flat):
+        return None
+    return lambda table, rule, batch, row, scratch, square: 0.0  # rates by counts go with the plain step

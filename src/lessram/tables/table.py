@@ -1,15 +1,16 @@
 """The contract between learning and the places where coefficients live.
 
-A table is a NamedTuple of arrays. Kernels are written once, in learning/kernels.py, against the three
+A table is a NamedTuple of arrays. Kernels are written once, in learning/kernels.py, against the four
 row functions below; `overloaded` implementations are chosen by the table's class while compiling, so
 the generic loop costs nothing. A table's module is the only code that touches its bytes.
 
-    look(table, rule, batch, row)               the row's dot product, nothing changes (pure)
-    observe(table, rule, batch, row, scratch)   the same, and every rate state of the row takes its step
-    move(table, rule, batch, row, scratch, g)   every coefficient of the row takes its rounded step
+    look(table, rule, batch, row)                 the row's dot product, nothing changes (pure)
+    observe(table, rule, batch, row, scratch)     the same, and what the row's rates depend on is noted
+    prepare(table, rule, batch, row, scratch, s)  the row's rates, before anything is stored; the sum of x^2 * rate
+    move(table, rule, batch, row, scratch, g, s)  every coefficient takes its rounded step, every rate state too
 
-`look` and `observe` return the sum of w x in units of the grid, in float64. `move` comes after `observe`
-of the same row, with the gradient of the loss in that sum's own scale.
+`look` and `observe` return the sum of w x in units of the grid, in float64. The others come after `observe`
+of the same row, with the gradient g of the loss in that sum and its square s.
 """
 
 from __future__ import annotations
@@ -79,13 +80,17 @@ def observe(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch) -> f
     raise NotImplementedError("observe() is for kernels")
 
 
-def move(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch, gradient: float) -> None:
+def prepare(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch, square: float) -> float:
+    raise NotImplementedError("prepare() is for kernels")
+
+
+def move(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch, gradient: float, square: float) -> None:
     raise NotImplementedError("move() is for kernels")
 
 
-def is_table(numba_type: Any, table_class: type) -> bool:
-    """Whether a type seen while compiling is this class of table."""
-    return isinstance(numba_type, types.BaseNamedTuple) and numba_type.instance_class is table_class
+def is_table(numba_type: Any, named_tuple: type) -> bool:
+    """Whether a type seen while compiling is this class of table (or of rule)."""
+    return isinstance(numba_type, types.BaseNamedTuple) and numba_type.instance_class is named_tuple
 
 
 @inlined

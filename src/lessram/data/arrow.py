@@ -1,0 +1,205 @@
+"""Arrow record batches to batches, without going through text.
+
+Columns that are dictionaries are hashed once an entry. Strings are hashed where they lie. Everything else that is said
+to be categorical is hashed as the text that Arrow makes of it (`true`, `17`, `2013-01-01`), so that a
+CSV file of the same table gives the same rows. A null gives no feature, NaN neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.data.cells import BLOCK, CellBlock
+from lessram.data.hashing import hash_names
+from lessram.data.rows import ParsedPart
+from lessram.data.schema import Kind, Schema, make_schema
+from lessram.data.source import Place
+from lessram.errors import DataError, LessramError, SpecError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def import_pyarrow() -> Any:
+    """pyarrow, or an error that says how to get it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise LessramError("tables need pyarrow: pip install 'lessram[arrow]'") from None
+    return pyarrow
+
+
+def guess_kind(name: str, kind: Any) -> Kind:
+    """What a column of an Arrow type is, if nothing is said about it."""
+    types = import_pyarrow().types
+    if types.is_null(kind):
+        return "ignored"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "numeric"
+    if types.is_nested(kind):
+        raise SpecError(f"columns must be of plain values, got {kind} in {name!r}: ignore it, or flatten it")
+    return "categorical"
+
+
+def guess_schema(schema: pa.Schema, **choices: Any) -> Schema:
+    """A schema for a table with these columns. `choices` are those of `make_schema`.
+
+    A column that is not said to be anything is numeric if it is of numbers, and categorical if not.
+    """
+    return make_schema(schema.names, lambda i: guess_kind(schema.names[i], schema.types[i]), **choices)
+
+
+def _validity(array: pa.Array) -> NDArray[np.bool_] | bool:
+    """Which values are not null."""
+    if array.null_count == 0:
+        return True
+    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _strings(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """The bytes of an array of strings or binaries, and where each begins."""
+    pa = import_pyarrow()
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    _, offsets, data = array.buffers()
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    dtype = np.dtype(np.int64 if large else np.int32)
+    if offsets is None or len(array) == 0:
+        return np.zeros(0, np.uint8), np.zeros(len(array) + 1, dtype)
+    places = np.frombuffer(offsets, dtype, len(array) + 1, array.offset * dtype.itemsize)
+    return (np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)), places
+
+
+def _as_strings(array: pa.Array) -> pa.Array:
+    """The array as plain strings or binaries: views are laid out, and other values become their text."""
+    pa = import_pyarrow()
+    types, kind = pa.types, array.type
+    if any(test(kind) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
+        return array
+    if types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+        return array.cast(pa.large_binary())
+    return array.cast(pa.large_string())
+
+
+class ArrowParser:
+    """Makes rows of record batches for a table of `slots` slots. One for each thread.
+
+    >>> import pyarrow
+    >>> table = pyarrow.table({"click": [1, 0], "site": ["rome", None], "price": [0.5, 2]})
+    >>> schema = guess_schema(table.schema, label="click")
+    >>> part = ArrowParser(schema, 2**18).parse(table.to_batches()[0])
+    >>> part.batch.labels, part.batch.indptr, part.batch.values
+    (array([1., 0.], dtype=float32), array([0, 2, 3]), array([1. , 0.5, 2. ], dtype=float32))
+    """
+
+    def __init__(
+        self, schema: Schema, slots: int, *, labels: str = "binary", keep_unlabelled: bool = False
+    ) -> None:
+        self._block = CellBlock(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
+        self._dictionaries: dict[int, tuple[Any, NDArray[Any], NDArray[np.bool_]]] = {}
+        self._loaded: tuple[Any, int] = (None, -1)
+
+    def parse(
+        self, batch: pa.RecordBatch, start: Place | None = None, *, name: str = "table", first: Place | None = None,
+        tolerate: int = 0,
+    ) -> ParsedPart:  # fmt: skip
+        """Make rows of a record batch from its start, or from a place in it, as far as one block goes.
+
+        `first`: the place of the batch's first row (offset = rows before it, line = its number). If the `stop` of what
+        comes back is not behind the batch's last row, call again with it as the start.
+        """
+        first = first or Place()
+        done = start.offset - first.offset if start else 0
+        base = done - done % BLOCK
+        part = batch.slice(base, BLOCK)
+        if self._loaded[0] is not batch or self._loaded[1] != base:
+            self._load(part, name)
+            self._loaded = (batch, base)
+        place = Place(first.source, first.offset + base, first.line + base)
+        return self._block.finish(part.num_rows, place, name, done - base, tolerate)
+
+    def _load(self, batch: pa.RecordBatch, name: str) -> None:
+        schema = self._block.schema
+        if tuple(batch.schema.names) != schema.columns:
+            raise DataError(f"found the columns {batch.schema.names}, expected {list(schema.columns)}", place=name)
+        self._block.start()
+        for i, kind in enumerate(schema.kinds):
+            if kind == "ignored":
+                continue
+            array = batch.column(i)
+            self._block.put_present(i, _validity(array), batch.num_rows)
+            try:
+                self._put(i, kind, array)
+            except import_pyarrow().lib.ArrowException as error:
+                raise DataError(
+                    f"found {array.type} in column {schema.columns[i]!r}, expected what can be {kind}: {error}", place=name
+                ) from None
+
+    def _put(self, column: int, kind: Kind, array: pa.Array) -> None:
+        pa = import_pyarrow()
+        if kind == "categorical":
+            self._put_categories(column, array)
+        elif kind == "text":
+            if pa.types.is_dictionary(array.type):
+                array = array.dictionary_decode()
+            self._block.put_text(column, *_strings(_as_strings(array)))
+        else:
+            self._block.put_numbers(column, _numbers(array))
+
+    def _put_categories(self, column: int, array: pa.Array) -> None:
+        pa = import_pyarrow()
+        if pa.types.is_boolean(array.type):
+            array = pa.DictionaryArray.from_arrays(array.cast(pa.int8()), pa.array(["false", "true"]))
+        if not pa.types.is_dictionary(array.type):
+            self._block.put_names(column, *_strings(_as_strings(array)))
+            return
+        hashes, empty = self._dictionary(column, array.dictionary)
+        count = len(array)
+        if len(hashes) == 0:
+            self._block.put_present(column, False, count)
+            return
+        indices = array.indices
+        indices = (indices.fill_null(0) if indices.null_count else indices).to_numpy()
+        try:
+            np.take(hashes, indices, out=self._block.cells.hashes[column, :count])
+        except IndexError:
+            raise DataError(f"found an index beyond its dictionary in column {self._block.schema.columns[column]!r}") from None
+        if empty.any():
+            self._block.cells.present[column, :count] &= ~empty[indices]
+
+    def _dictionary(self, column: int, dictionary: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """The hashes of a dictionary's entries, and which are empty or null; kept for as long as the same one comes."""
+        kept = self._dictionaries.get(column)
+        if kept is not None and _same(kept[0], dictionary):
+            return kept[1], kept[2]
+        data, offsets = _strings(_as_strings(dictionary))
+        hashes = hash_names(data, offsets, self._block.layout.hashes[column])
+        empty = (offsets[1:] == offsets[:-1]) | ~np.broadcast_to(_validity(dictionary), len(dictionary))
+        self._dictionaries[column] = (dictionary, hashes, empty)
+        return hashes, empty
+
+
+def _same(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two arrays are the same memory. The one that is kept holds on to its own, so no other can take its place."""
+    if one.type != other.type or len(one) != len(other) or one.offset != other.offset:
+        return False
+    addresses = [[buffer and buffer.address for buffer in array.buffers()] for array in (one, other)]
+    return addresses[0] == addresses[1]
+
+
+def _numbers(array: pa.Array) -> NDArray[Any]:
+    """An array as numbers; what null is does not matter."""
+    pa = import_pyarrow()
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()
+    if pa.types.is_temporal(kind):
+        array = array.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
+    if not (pa.types.is_integer(array.type) or pa.types.is_float32(array.type) or pa.types.is_float64(array.type)):
+        array = array.cast(pa.float64())
+    if array.null_count:
+        array = array.fill_null(0)
+    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -1,0 +1,199 @@
+"""Delimited text: CSV and TSV, with or without a header.
+
+    row     cells parted by the delimiter; an empty line is none. Every row has as many cells as the schema
+    cell    as it stands, blanks included; or between quotes, where delimiters, newlines and doubled quotes
+            are text. A quote inside a cell that does not begin with one is a letter
+    number  a decimal number that is finite in float32; blanks around it are fine
+    header  the first row of every file, the same in all of them
+
+What cells become is said in `schema.py`. A row with too few or too many cells, a cell that is no number in
+a numeric column, a label that is none, a quote that does not close: each makes a bad row.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lessram.data import csv_kernel
+from lessram.data.csv_kernel import Dialect, parse_rows, row_end
+from lessram.data.lines import LineParser, line_behind, rest_of_line, show
+from lessram.data.rows import FULL, LONG_NUMBER, MOST, Progress, Room
+from lessram.data.schema import Kind, Schema, make_layout, make_schema
+from lessram.data.source import Chunk
+from lessram.data.tokens import MARGIN
+from lessram.errors import DataError, SpecError
+
+SAMPLE = 1000
+"""Rows that are looked at to guess what a column is."""
+
+
+class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the cells of a file are parted; not part of a model, for the same table may come in another file."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    """Empty = cells are never quoted, which is how tab separated files are meant."""
+    header: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter.encode()) != 1 or self.delimiter in "\r\n":
+            raise SpecError(f"delimiter must be one ASCII character, not a newline, got {self.delimiter!r}")
+        if len(self.quote.encode()) > 1 or self.quote in (self.delimiter, "\r", "\n", "\0"):
+            raise SpecError(f"quote must be one ASCII character, other than the delimiter, or empty, got {self.quote!r}")
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(np.uint8(ord(self.delimiter)), np.uint8(ord(self.quote) if self.quote else 0))
+
+
+TSV = CsvOptions(delimiter="\t", quote="")
+
+
+def _rows(chunk: Chunk, options: CsvOptions, most: int) -> list[list[str]]:
+    """The first rows of a chunk, by the standard library: for headers and guesses, not for speed."""
+    position, taken, dialect = 0, [], options.dialect
+    chunk.text[chunk.size] = ord("\n")
+    stop = np.uint64(chunk.size)
+    while position < chunk.size and len(taken) < most:
+        end = int(row_end(chunk.text, np.uint64(position), stop, dialect, False))
+        text = chunk.text[position : min(end, chunk.size)].tobytes().decode("utf-8", "surrogateescape")
+        position = end
+        if text.strip("\r\n"):
+            taken.append(_cells(text, options))
+    if taken and chunk.start.offset == 0:
+        taken[0][0] = taken[0][0].removeprefix("   ").removeprefix("\ufeff")  # a byte order mark, blanked or not
+    return taken
+
+
+def _cells(text: str, options: CsvOptions) -> list[str]:
+    quoting: Any = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
+    lines = text.rstrip("\r\n").splitlines(keepends=True)
+    return next(csv.reader(lines, delimiter=options.delimiter, **quoting), [""])
+
+
+def column_names(chunk: Chunk, options: CsvOptions) -> list[str]:
+    """The names of the columns, from the header of the first chunk; `1`, `2`, ... where there is none."""
+    rows = _rows(chunk, options, 1)
+    if not rows:
+        raise DataError("found an empty file, expected a table", place=chunk.name)
+    return rows[0] if options.header else [str(i + 1) for i in range(len(rows[0]))]
+
+
+def guess_schema(chunk: Chunk, options: CsvOptions | None = None, **choices: Any) -> Schema:
+    """A schema for the table that begins with this chunk. `choices` are those of `make_schema`.
+
+    A column that is not said to be anything is numeric if all of its first cells are numbers, and categorical if not.
+    """
+    options = options or CsvOptions()
+    names = column_names(chunk, options)
+    sample = _rows(chunk, options, SAMPLE)[options.header :]
+
+    def guess(i: int) -> Kind:
+        cells = [row[i] for row in sample if i < len(row) and row[i]]
+        return "numeric" if cells and all(map(_is_number, cells)) else "categorical"
+
+    return make_schema(names, guess, **choices)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return bool(np.isfinite(float(cell))) and "_" not in cell
+    except ValueError:
+        return False
+
+
+class CsvParser(LineParser):
+    """Parses chunks of delimited text for a table of `slots` slots. One for each thread.
+
+    >>> from lessram.data.lines import chunk_of
+    >>> chunk = chunk_of(b"click,site,price\\n1,rome,0.5\\n0,,2\\n")
+    >>> schema = guess_schema(chunk, label="click")
+    >>> schema.kinds
+    ('label', 'categorical', 'numeric')
+    >>> batch = CsvParser(schema, 2**18).parse(chunk).batch
+    >>> batch.labels, batch.indptr, batch.values
+    (array([1., 0.], dtype=float32), array([0, 2, 3]), array([1. , 0.5, 2. ], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        slots: int,
+        options: CsvOptions | None = None,
+        *,
+        labels: str = "binary",
+        keep_unlabelled: bool = False,
+    ) -> None:
+        self._schema, self._options = schema, options or CsvOptions()
+        self._dialect = self._options.dialect
+        self._layout, terms, groups = make_layout(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
+        self._scratch = (np.empty(0, np.uint8), np.empty(0, np.uint8))
+        super().__init__(Room(self._layout.hashes.dtype, terms, groups))
+
+    def _step(self, chunk: Chunk, progress: Progress) -> Progress:
+        if len(self._scratch[0]) < chunk.size + MARGIN:
+            self._scratch = (np.empty(chunk.size + MARGIN, np.uint8), np.empty(chunk.size + MARGIN, np.uint8))
+        if self._options.header and progress.position == 0 and chunk.start.offset == 0:
+            progress = progress._replace(position=self._behind_header(chunk))
+        room = self._room
+        return Progress(
+            *parse_rows(
+                chunk.text,
+                chunk.size,
+                self._dialect,
+                self._layout,
+                room.products,
+                room.rows,
+                self._scratch,
+                progress,
+            )
+        )
+
+    def _behind_header(self, chunk: Chunk) -> int:
+        names = column_names(chunk, self._options)
+        for ours, theirs in itertools.zip_longest(self._schema.columns, names):
+            if ours != theirs:
+                raise DataError(
+                    f"found {_column(theirs)} in the header, expected {_column(ours)}, as in the first file",
+                    place=f"{chunk.name}:1",
+                )
+        return int(row_end(chunk.text, np.uint64(0), np.uint64(chunk.size), self._dialect, False))
+
+    def _line_behind(self, chunk: Chunk, progress: Progress) -> int:
+        """Behind the whole row, whose cells may have several lines; behind its first line if its quotes are wrong."""
+        stop = chunk.size + 1  # with the newline behind the last line
+        end = int(row_end(chunk.text, np.uint64(progress.position), np.uint64(stop), self._dialect, True))
+        return end if end <= stop else line_behind(chunk, progress.position)
+
+    def _describe(self, chunk: Chunk, progress: Progress) -> str:
+        status, columns = progress.status, len(self._schema.columns)
+        if status == csv_kernel.FEW_CELLS:
+            return f"found {progress.column + 1} cells, expected {columns}"
+        if status == csv_kernel.MANY_CELLS:
+            return f"found more than {columns} cells, expected {columns}"
+        if status == FULL:
+            return f"found a row that makes too many products, expected at most {MOST} features in one row"
+        if status == csv_kernel.INFINITE:
+            return "found numbers whose products are too large, expected less than 3.4e38"
+        name = repr(self._schema.columns[progress.column])
+        rest = rest_of_line(chunk, progress.word)
+        if status == csv_kernel.OPEN_QUOTE:
+            return f"found {show(rest)} in column {name}, expected a quote at the end of the cell"
+        if status == csv_kernel.BEHIND_QUOTE:
+            return f"found {show(rest)} behind the quote of column {name}, expected {self._options.delimiter!r}"
+        cell = show(rest.split(self._options.delimiter.encode())[0].strip())
+        if status == csv_kernel.BAD_LABEL and not self._layout.real_labels:
+            return f"found {cell} as the label ({name}), expected 0, 1, -1 or +1"
+        if status == csv_kernel.BAD_WEIGHT:
+            return f"found {cell} as the weight ({name}), expected a finite number, not negative"
+        assert status in (csv_kernel.BAD_LABEL, csv_kernel.BAD_NUMBER, LONG_NUMBER)
+        return f"found {cell} in column {name}, expected a finite number"
+
+
+def _column(name: str | None) -> str:
+    return "no further column" if name is None else f"column {name!r}"

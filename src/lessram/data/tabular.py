@@ -1,0 +1,223 @@
+"""Tables of any origin: Parquet and Arrow files, Arrow, Polars, pandas and DuckDB in memory.
+
+Everything comes as a stream of Arrow record batches; what speaks Arrow's C stream protocol is not copied. Files are
+read row group by row group, only the columns that are used, and with strings as the dictionaries that they
+are stored as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lessram.data.arrow import ArrowParser, guess_schema, import_pyarrow
+from lessram.data.rows import ParsedPart
+from lessram.data.schema import Schema
+from lessram.data.source import Place
+from lessram.errors import DataError, SpecError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS = 1 << 16
+"""Rows that are read from a file at once."""
+
+
+class TableBatch(NamedTuple):
+    """A record batch and where it stands."""
+
+    batch: pa.RecordBatch
+    name: str
+    """Of the table, for messages."""
+    start: Place
+    """Offset = rows of its source before it; line = the number of its first row, from 1 on."""
+
+
+class TableSource:
+    """One table, or several files of one table, as record batches in order."""
+
+    def __init__(self, schema: pa.Schema, parts: Sequence[Any]) -> None:
+        self.arrow_schema = schema
+        self._parts = parts
+
+    def guess_schema(self, **choices: Any) -> Schema:
+        """A schema of these columns; `choices` are those of `make_schema`."""
+        return guess_schema(self.arrow_schema, **choices)
+
+    def read(self, schema: Schema, start: Place | None = None) -> Iterator[TableBatch]:
+        """The record batches from a place on, with the columns of the schema in its order.
+
+        Columns that the schema ignores are not read; so hand parsers `used(schema)`.
+        """
+        start = start or Place()
+        columns = list(used(schema).columns)
+        for i in range(start.source, len(self._parts)):
+            row = 0
+            skip = start.offset if i == start.source else 0
+            for batch in self._parts[i].batches(columns, skip):
+                if row + batch.num_rows > skip:
+                    cut = max(0, skip - row)
+                    yield TableBatch(batch.slice(cut), self._parts[i].name, Place(i, row + cut, row + cut + 1))
+                row += batch.num_rows
+
+
+def used(schema: Schema) -> Schema:
+    """The schema without the columns that it ignores.
+
+    >>> used(Schema(columns=("click", "id", "site"), kinds=("label", "ignored", "categorical"))).columns
+    ('click', 'site')
+    """
+    kept = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind != "ignored"]
+    return schema.arranged(kept)
+
+
+class _File:
+    """A Parquet or Arrow file."""
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        with _Blaming(path):
+            with open(path, "rb") as file:
+                magic = file.read(6)
+            self._parquet = magic[:4] == b"PAR1"
+            if not self._parquet and magic != b"ARROW1":
+                raise DataError("found neither Parquet nor Arrow, expected one of them", place=path)
+            self.schema = self._open([]).schema_arrow if self._parquet else self._arrow_file().schema
+
+    def _open(self, columns: Sequence[str]) -> Any:
+        import_pyarrow()
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(self.name, read_dictionary=list(columns), memory_map=False, pre_buffer=False)
+
+    def _arrow_file(self) -> Any:
+        pa = import_pyarrow()
+        from pyarrow import ipc
+
+        return ipc.open_file(pa.memory_map(self.name))
+
+    def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        with _Blaming(self.name):
+            missing = [name for name in columns if name not in self.schema.names]
+            if missing:
+                raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=self.name)
+            if not self._parquet:
+                file = self._arrow_file()
+                for i in range(file.num_record_batches):
+                    yield file.get_batch(i).select(columns)
+                return
+            types = import_pyarrow().types
+            strings = [
+                name
+                for name in columns
+                if types.is_string(self.schema.field(name).type) or types.is_binary(self.schema.field(name).type)
+            ]
+            for batch in self._open(strings).iter_batches(ROWS, columns=columns, use_threads=False):
+                yield batch.select(columns)
+
+
+class _Blaming:
+    """Make an error of Arrow or of the system a `DataError` that names the file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, DataError) or error is None:
+            return
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"cannot read: {error.strerror}", place=self._path) from None
+        if isinstance(error, (OSError, import_pyarrow().lib.ArrowException)):
+            raise DataError(f"cannot read: {error}", place=self._path) from None
+
+
+class _Memory:
+    """A table in memory, or a stream that can be read once."""
+
+    def __init__(self, data: Any, name: str) -> None:
+        pa = import_pyarrow()
+        self.name = name
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        elif not isinstance(data, (pa.Table, pa.RecordBatchReader)):
+            if hasattr(data, "collect") and not hasattr(data, "__arrow_c_stream__"):  # a lazy frame of Polars
+                data = data.collect()
+            data = pa.RecordBatchReader.from_stream(data)
+        self._data = data
+        self.schema = data.schema
+
+    def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        missing = [name for name in columns if name not in self.schema.names]
+        if missing:
+            raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=self.name)
+        stream = self._data if hasattr(self._data, "read_next_batch") else self._data.to_batches(max_chunksize=ROWS)
+        for batch in stream:
+            yield batch.select(columns)
+
+
+def open_table(data: Any, *, name: str = "table") -> TableSource:
+    """A table: paths of Parquet or Arrow files, or anything in memory that speaks Arrow.
+
+    Arrow tables, record batches and their readers, frames of Polars and pandas, relations of DuckDB, and all else with
+    `__arrow_c_stream__`. Files must have the same columns, in any order.
+    """
+    if isinstance(data, (str, Path)):
+        data = [data]
+    if isinstance(data, (list, tuple)) and all(isinstance(path, (str, Path)) for path in data):
+        files = [_File(str(path)) for path in data]
+        if not files:
+            raise SpecError("a table must have at least one file, got none")
+        return TableSource(files[0].schema, files)
+    memory = _Memory(_frame(data), name)
+    return TableSource(memory.schema, [memory])
+
+
+def _frame(data: Any) -> Any:
+    """What `_Memory` takes."""
+    pa = import_pyarrow()
+    if type(data).__module__.split(".")[0] == "pandas":
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if isinstance(data, (pa.Table, pa.RecordBatch)) or any(
+        hasattr(data, name) for name in ("__arrow_c_stream__", "read_next_batch", "collect")
+    ):
+        return data
+    raise SpecError(f"a table must be a path, or speak Arrow (Arrow, Polars, pandas, DuckDB), got {type(data).__name__}")
+
+
+class TableReader:
+    """Iterates over the parts (rows and their account) of a table, in order.
+
+    >>> import pyarrow
+    >>> table = open_table(pyarrow.table({"click": [1, 0, 1], "site": ["a", "b", "a"]}))
+    >>> [part.batch.rows for part in TableReader(table, table.guess_schema(label="click"), 2**18)]
+    [3]
+    """
+
+    def __init__(
+        self,
+        source: TableSource,
+        schema: Schema,
+        slots: int,
+        *,
+        labels: str = "binary",
+        keep_unlabelled: bool = False,
+        tolerate: int = 0,
+        start: Place | None = None,
+    ) -> None:
+        self._source, self._schema, self._start, self._tolerate = source, schema, start, tolerate
+        self._parser = ArrowParser(used(schema), slots, labels=labels, keep_unlabelled=keep_unlabelled)
+
+    def __iter__(self) -> Iterator[ParsedPart]:
+        tolerate = self._tolerate
+        for batch, name, first in self._source.read(self._schema, self._start):
+            place, end = first, first.offset + batch.num_rows
+            while place.offset < end:
+                part = self._parser.parse(batch, place, name=name, first=first, tolerate=tolerate)
+                tolerate, place = tolerate - part.bad, part.stop
+                yield part
+                if tolerate < 0:
+                    return

@@ -1,0 +1,371 @@
+"""LogisticRegression: scikit-learn's contract over `Learner`, and nothing else.
+
+A matrix is checked whole before its first row is learned, so a call learns all rows or none. Rows are taken in
+their order and numbered over the model's life: `partial_fit` on a matrix equals `partial_fit` on its rows one after
+another, byte for byte, and `fit` equals one `partial_fit` a pass. Nothing is shuffled.
+
+More than two classes are learned one against the rest, each in a table of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any
+
+import msgspec
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lessram.data.batch import Batch
+from lessram.data.matrix import Matrix
+from lessram.errors import DataError, SpecError
+from lessram.learning.learner import Learner
+from lessram.learning.training import Reading
+from lessram.model.model import Model
+from lessram.model.spec import Spec
+
+ENOUGH_ROWS = 20_000
+MOST_PASSES = 100
+"""By default `fit` goes over small data again and again, until it has learned from `ENOUGH_ROWS` rows."""
+
+_SEEDS = 1 << 64
+_PIECE = 1 << 20  # coefficients looked at together
+_ANY_NUMBERS: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
+"""What scikit-learn is asked of a matrix: `Matrix` converts piece by piece and looks for NaN itself."""
+
+
+class LogisticRegression(ClassifierMixin, BaseEstimator):
+    """Logistic regression learned row by row, in 24 bits a coefficient by default.
+
+    For data that fit in memory call `fit`; for streams, and to go on learning, `partial_fit`. Features should be of
+    similar size: binary features, text and counts are fine as they are, measured columns want a scaler before them.
+    Rows should come in no particular order; shuffle data that are sorted by label.
+
+    Parameters
+    ----------
+    n_slots : int, default=None
+        Coefficients a table holds; None for one a feature. Features beyond it are hashed into it.
+    weights : str, default="q2.13"
+        float32, or a fixed-point format qN.M of at most 16 bits.
+    rates : str, default="morris8"
+        How the learning rate falls: with a randomized 8-bit count a coefficient (morris8), with exact counts
+        (exact32, with float32 weights), or with the number of rows (global).
+    alpha : float, default=0.2
+        The learning rate's numerator: 0.05 to 0.1 suits clicks, 0.3 to 1 text.
+    base : float, default=1.1
+        The base of the randomized counters.
+    radius : float, default=None
+        Coefficients, of features scaled as below, stay in [-radius, radius]; None for all that the format holds.
+    fit_intercept : bool, default=True
+        Whether to learn a constant term.
+    scale : {"rms", "none"}, default="rms"
+        Whether values are divided by the running root mean square of all values.
+    passes : int, default=None
+        How often `fit` goes over the data. None: once if there are 20,000 rows or more, else as often as it takes to
+        learn from so many, at most 100 times. `partial_fit` always learns from each row once.
+    random_state : int, RandomState or None, default=0
+        Where randomness comes from. Equal numbers give equal models, byte for byte; None gives another model each time.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels.
+    n_features_in_ : int
+        Features seen when learning began.
+    feature_names_in_ : array of str
+        Their names, where X had any.
+    n_iter_ : int
+        How often the last `fit` went over its data.
+    models_ : list of Model
+        What was learned: one model for two classes, else one a class. Each can be saved with `lessram.save`.
+    intercept_ : array
+        The constant term of each model.
+    coef_ : sparse array
+        A row of coefficients for each model, as they multiply raw feature values; made anew at every look.
+
+    Examples
+    --------
+    >>> X, y = [[1, 0], [1, 1], [0, 1], [0, 0]], ["tea", "tea", "coffee", "coffee"]
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> clf.predict([[1, 0], [0, 1]]).tolist()
+    ['tea', 'coffee']
+    >>> clf.memory_usage()      # two coefficients of 3 bytes, and four numbers beside the table
+    38
+    """
+
+    def __init__(
+        self,
+        *,
+        n_slots: int | None = None,
+        weights: str = "q2.13",
+        rates: str = "morris8",
+        alpha: float = 0.2,
+        base: float = 1.1,
+        radius: float | None = None,
+        fit_intercept: bool = True,
+        scale: str = "rms",
+        passes: int | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_slots = n_slots
+        self.weights = weights
+        self.rates = rates
+        self.alpha = alpha
+        self.base = base
+        self.radius = radius
+        self.fit_intercept = fit_intercept
+        self.scale = scale
+        self.passes = passes
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LogisticRegression:
+        """Learn from nothing; `passes` times over the rows of X with labels y."""
+        X, y = validate_data(self, X, y, **_ANY_NUMBERS)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        weights = _checked_weights(sample_weight, len(codes))
+        if weights is not None and not weights.any():
+            raise DataError("found sample_weight of 0 only, expected at least one row to learn from")
+        passes = self._passes(len(codes))
+        matrix = _matrix(X, self._slots())
+        self._begin(classes)
+        self.n_iter_ = passes
+        self._learn(matrix, codes, weights, passes)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> LogisticRegression:
+        """Learn from each row of X once, going on from what was learned before.
+
+        The first call needs `classes`, all labels that will ever come. Parameters are read at the first call only.
+        """
+        first = not self.__sklearn_is_fitted__()
+        X, y = validate_data(self, X, y, reset=first, **_ANY_NUMBERS)
+        labels = self._classes(classes)
+        codes = _codes(y, labels)
+        weights = _checked_weights(sample_weight, len(codes))
+        matrix = _matrix(X, self._slots() if first else self.models_[0].spec.slots)
+        if first:
+            self._begin(labels)
+        self._learn(matrix, codes, weights, passes=1)
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """The log-odds of the second class, or of each class against the rest."""
+        margins = self._margins(X)
+        return margins[:, 0] if len(self.models_) == 1 else margins
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of each class; for more than two, of each against the rest, made to sum to 1."""
+        margins = self._margins(X)
+        if len(self.models_) == 1:
+            return expit(np.hstack([-margins, margins]))
+        return softmax(log_expit(margins), axis=1)
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """The logarithm of `predict_proba`, exact where probabilities are too small for floating point."""
+        margins = self._margins(X)
+        if len(self.models_) == 1:
+            return log_expit(np.hstack([-margins, margins]))
+        return log_softmax(log_expit(margins), axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each row."""
+        margins = self._margins(X)
+        best = (margins[:, 0] > 0).astype(np.intp) if len(self.models_) == 1 else margins.argmax(axis=1)
+        return self.classes_[best]
+
+    @property
+    def intercept_(self) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        return np.array([model.intercept for model in self.models_])
+
+    @property
+    def coef_(self) -> sp.csr_array:
+        check_is_fitted(self)
+        return sp.vstack([self._coefficients(model) for model in self.models_], format="csr")
+
+    def memory_usage(self) -> int:
+        """Bytes of all tables and the numbers beside them: what the estimator keeps in memory."""
+        check_is_fitted(self)
+        return sum(model.nbytes for model in self.models_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "models_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_learners", None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.__sklearn_is_fitted__():
+            self._learners = [Learner(model) for model in self.models_]
+
+    def _classes(self, classes: ArrayLike | None) -> NDArray[Any]:
+        """The labels that `partial_fit` may meet: those given at the first call."""
+        if classes is None:
+            if self.__sklearn_is_fitted__():
+                return self.classes_
+            raise DataError("classes must be passed on the first call to partial_fit: all labels that will ever come")
+        given = np.unique(np.asarray(classes))
+        if self.__sklearn_is_fitted__() and not np.array_equal(given, self.classes_):
+            raise DataError(f"found classes {given}, expected {self.classes_}, those of the first call")
+        return given
+
+    def _passes(self, rows: int) -> int:
+        if self.passes is None:
+            return min(MOST_PASSES, -(-ENOUGH_ROWS // rows))
+        return _integer("passes", self.passes, at_least=1)
+
+    def _begin(self, classes: NDArray[Any]) -> None:
+        """Fresh models, one for two classes, else one a class, with the parameters as they are now."""
+        if len(classes) < 2:
+            raise DataError(f"found {len(classes)} class in y, expected at least 2: there is nothing to tell apart")
+        specs = self._specs(1 if len(classes) == 2 else len(classes))
+        reading = msgspec.to_builtins(Reading())  # ids as `lessram train` takes them: such models serve there too
+        self.models_ = [dataclasses.replace(Model.new(spec), reader=reading) for spec in specs]
+        self._learners = [Learner(model) for model in self.models_]
+        self.classes_ = classes
+
+    def _specs(self, models: int) -> list[Spec]:
+        if not isinstance(self.weights, str):
+            raise SpecError(f"weights must be float32 or a format such as q2.13, got {self.weights!r}")
+        spec = Spec(
+            slots=self._slots(),
+            weights=self.weights,
+            rates=self.rates,
+            alpha=_number("alpha", self.alpha),
+            base=_number("base", self.base),
+            radius=None if self.radius is None else _number("radius", self.radius),
+            intercept=bool(self.fit_intercept),
+            scale=self.scale,
+        )
+        seed = self._seed()
+        return [msgspec.structs.replace(spec, seed=(seed + k) % _SEEDS) for k in range(models)]
+
+    def _slots(self) -> int:
+        return self.n_features_in_ if self.n_slots is None else _integer("n_slots", self.n_slots, at_least=1)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _learn(self, matrix: Matrix, codes: NDArray[np.intp], weights: NDArray[np.float32] | None, passes: int) -> None:
+        self._own_tables()
+        for _ in range(passes):
+            for rows, batch in _pieces(matrix, weights):
+                for k, learner in enumerate(self._learners):
+                    positive = k + 1 if len(self._learners) == 1 else k
+                    labels = (codes[rows] == positive).astype(np.float32)
+                    learner.learn(batch._replace(labels=labels), trusted=True)
+
+    def _own_tables(self) -> None:
+        """A table that lies in somebody's file (joblib's memory maps) is copied before it is written to."""
+        for k, model in enumerate(self.models_):
+            if not (model.table.cells.flags.writeable and model.scalars.flags.writeable):
+                table = model.table._replace(cells=np.array(model.table.cells))
+                self.models_[k] = dataclasses.replace(model, table=table, scalars=np.array(model.scalars))
+                self._learners[k] = Learner(self.models_[k])
+
+    def _margins(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, **_ANY_NUMBERS)
+        matrix = _matrix(X, self.models_[0].spec.slots)
+        margins = np.empty((matrix.rows, len(self._learners)))
+        for rows, batch in _pieces(matrix, None):
+            for k, learner in enumerate(self._learners):
+                margins[rows, k] = learner.predict(batch, trusted=True)
+        return margins
+
+    def _coefficients(self, model: Model) -> sp.csr_array:
+        """One row: the coefficients that are not 0, by feature."""
+        features = self.n_features_in_
+        hashed = model.coefficients() if features > model.spec.slots else None
+        columns, values = [], []
+        for start in range(0, features, _PIECE):
+            stop = min(start + _PIECE, features)
+            piece = model.coefficients(start, stop) if hashed is None else hashed[_slots(start, stop, model)]
+            (present,) = np.nonzero(piece)
+            columns.append(present + start)
+            values.append(piece[present])
+        found = np.concatenate(columns)
+        return sp.csr_array((np.concatenate(values), found, [0, len(found)]), shape=(1, features))
+
+
+def _matrix(X: Any, slots: int) -> Matrix:
+    try:
+        return Matrix(X, slots)
+    except DataError as error:
+        if error.place is None:
+            raise
+        raise DataError(f"Input X contains NaN, infinity or a value too large for float32: {error}") from None
+
+
+def _slots(start: int, stop: int, model: Model) -> NDArray[Any]:
+    """Where features start to stop lie in the table: the slots of one row that has them all."""
+    row = sp.csr_array((np.ones(stop - start, np.float32), np.arange(start, stop), [0, stop - start]), shape=(1, stop))
+    (batch,) = Matrix(row, model.spec.slots).batches()
+    return batch.slots
+
+
+def _pieces(matrix: Matrix, weights: NDArray[np.float32] | None) -> Iterator[tuple[slice, Batch]]:
+    """The batches of a matrix, each with the rows that it holds."""
+    start = 0
+    for batch in matrix.batches(weights=weights):
+        yield slice(start, start + batch.rows), batch
+        start += batch.rows
+
+
+def _codes(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """The place of each label among the classes."""
+    codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    unknown = classes[codes] != y
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise DataError(f"row {row}: found label {y[row]!r}, expected one of the classes {classes}")
+    return codes
+
+
+def _checked_weights(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float32] | None:
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(rows, sample_weight)
+    weights = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float32, order="C", input_name="sample_weight", ensure_min_samples=0
+    )
+    if weights.shape != (rows,):
+        raise DataError(f"found sample_weight of shape {weights.shape}, expected ({rows},), one a row")
+    if weights.min(initial=0.0) < 0:
+        row = int(np.argmin(weights))
+        raise DataError(f"row {row}: found sample_weight {weights[row]}, expected a number that is not negative")
+    return weights
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise SpecError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def _integer(name: str, value: Any, at_least: int) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
+        raise SpecError(f"{name} must be None or a whole number, at least {at_least}, got {value!r}")
+    return int(value)

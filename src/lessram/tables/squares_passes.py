@@ -1,0 +1,113 @@
+"""The vector passes of a row under squared-gradient rates.
+
+They equal, lane by lane and bit by bit, `advanced` of numerics.accumulator and the formula
+alpha * x / (beta + sqrt(v + a)) in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from lessram.jit import cgutils, intrinsic, types
+from lessram.numerics.accumulator import LARGEST_RATIO, LEVELS, LOG_CUBIC
+from lessram.numerics.vector import (
+    FLOATS,
+    INTS,
+    LANES,
+    Vector,
+    any_lane,
+    blocks,
+    gather,
+    inside,
+    load,
+    splat,
+    store,
+)
+
+
+@intrinsic
+def rate_row(typingctx, sums, values, noted, length, square, lowest, alpha, beta):  # type: ignore[no-untyped-def]
+    """noted = alpha x / (beta + sqrt(v + square x^2)), v = sums - lowest; returns sum of x * noted as float64.
+
+    The sum is sixteen partial sums in float32, added as a tree.
+    """
+    f = types.float32
+    signature = types.float64(sums, values, noted, types.uint64, f, f, f, f)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        sums, values, noted, length = args[:4]
+        square, lowest, alpha, beta = (splat(builder, scalar) for scalar in args[4:])
+        kinds = signature.args
+        total = cgutils.alloca_once_value(builder, ir.Constant(FLOATS, [0.0] * LANES))
+        with blocks(builder, length) as j:
+            x = load(context, builder, kinds[1], values, j, FLOATS).where(inside(builder, builder.sub(length, j)), 0.0)
+            v = load(context, builder, kinds[0], sums, j, FLOATS) - lowest
+            scale = alpha * x / (beta + (v + square * (x * x)).root())
+            store(context, builder, kinds[2], noted, j, scale)
+            builder.store((Vector(builder, builder.load(total)) + x * scale).value, total)
+        return builder.fpext(Vector(builder, builder.load(total)).sum_as_tree(), ir.DoubleType())
+
+    return signature, codegen
+
+
+@intrinsic
+def level_row(typingctx, scratch, length, square, sums, fraction):  # type: ignore[no-untyped-def]
+    """scratch.advanced = the levels after adding square x^2, or, for exact sums, the addends themselves."""
+    signature = types.void(scratch, types.uint64, types.float32, sums, types.float32)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = signature.args[0]
+        arrays = {
+            name: (kind, builder.extract_value(args[0], i))
+            for i, (name, kind) in enumerate(zip(kinds.fields, kinds.types, strict=True))
+        }
+        length, square, fraction = args[1], splat(builder, args[2]), splat(builder, args[4])
+        tables = {
+            name: (kind, builder.extract_value(args[3], i))
+            for i, (name, kind) in enumerate(zip(signature.args[3].fields, signature.args[3].types, strict=True))
+        }
+
+        def row_of(name: str, j: Any, lanes: Any) -> Vector:
+            return load(context, builder, *arrays[name], j, lanes)
+
+        randomized = isinstance(arrays["advanced"][0].dtype, types.Integer)
+        count = cgutils.alloca_once(builder, INTS)
+        rest = cgutils.alloca_once(builder, FLOATS)
+        with blocks(builder, length) as j:
+            x = row_of("values", j, FLOATS)
+            result = square * (x * x)
+            if randomized:
+                r = (result / row_of("sums", j, FLOATS)).at_most(float(LARGEST_RATIO))
+                _whole_levels(context, builder, tables, r, count, rest)
+                own = (row_of("words", j, INTS) & 0xFFFF).to_floats()
+                uniform = (own + fraction) * 2.0**-16
+                up = (uniform * splat(builder, tables["gap"][1])).below(Vector(builder, builder.load(rest)))
+                result = row_of("levels", j, INTS) + Vector(builder, builder.load(count)) + up
+                result = result.smallest(LEVELS - 1)
+            store(context, builder, *arrays["advanced"], j, result)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any, rest: Any) -> None:
+    """count = k whole levels and rest = y of numerics.accumulator; the logarithm only where some lane needs it."""
+    gap = splat(builder, tables["gap"][1])
+    builder.store(ir.Constant(INTS, [0] * LANES), count)
+    builder.store(r.value, rest)
+    beyond = r.exceeds(gap)
+    with builder.if_then(any_lane(builder, beyond)):
+        bits = (r + 1.0).cast(INTS)
+        mantissa = ((bits & 0x7FFFFF) | 0x3F800000).cast(FLOATS)
+        c3, c2, c1, c0 = (float(c) for c in LOG_CUBIC)
+        log = (bits >> 23).to_floats() + (((mantissa * c3 + c2) * mantissa + c1) * mantissa + c0)
+        k = (log * splat(builder, tables["levels_per_octave"][1])).at_least(0.0).to_ints()
+        fall = gather(context, builder, *tables["decay"], k)
+        y = r * fall - (splat(builder, ir.Constant(ir.FloatType(), 1.0)) - fall)
+        more = y.exceeds(gap)
+        y = ((y - gap) * splat(builder, tables["inverse_base"][1])).where(more, y)
+        k = Vector(builder, builder.add(k.value, builder.zext(more, INTS)))
+        builder.store(k.where(beyond, 0).value, count)
+        builder.store(y.where(beyond, r).value, rest)

@@ -1,0 +1,55 @@
+"""Streams of examples for tests, as plain rows for the reference and as batches for the package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from reference import Row
+
+from lessram.data.batch import Batch
+
+FLOATING = [("float32", "global"), ("float32", "exact32"), ("float32", "morris8")]
+FIXED = [(grid, rates) for grid in ("q2.13", "q2.9", "q2.5", "q0.7", "q3.12") for rates in ("global", "morris8")]
+STORAGES = FLOATING + FIXED
+"""Every (weights, rates) that has a table, in grids of 8 and 16 bits and of widths in between."""
+CELLS = [*FLOATING, ("q2.13", "global"), ("q2.13", "morris8"), ("q2.5", "global"), ("q2.5", "morris8")]
+"""One storage for each type of cell: what differs in machine code."""
+
+LENGTHS = (0, 1, 15, 16, 17, 40, 0, 300, 3, 16, 2, 257, 8, 31, 32, 33)
+"""Around the vector width of 16, the prefetch distance of 256, and nothing at all."""
+WEIGHTS = (1.0, 0.0, 0.3, 2.5, 1.0, 7.0, 0.0, 1.0, 1e-3)
+
+
+def make_rows(slots: int, lengths: Sequence[int] = LENGTHS, *, valued: bool = False, seed: int = 42) -> list[Row]:
+    """Rows of these lengths over skewed slots, so that many meet again, often within one row."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number, length in enumerate(lengths):
+        chosen = (slots * rng.random(length) ** 2).astype(int).tolist()
+        sizes = np.exp(rng.normal(0, 2, length)) * rng.choice([-1, 1], length)
+        values = sizes.astype(np.float32).tolist() if valued else [1.0] * length
+        weight = WEIGHTS[number % len(WEIGHTS)] if valued else 1.0
+        label = float(rng.random() < (0.7 if length and chosen[0] < slots / 4 else 0.3))
+        rows.append(Row(label, list(zip(chosen, values, strict=True)), float(np.float32(weight))))
+    return rows
+
+
+def to_batch(rows: Sequence[Row], *, valued: bool = True, weighted: bool | None = None, slot_type=np.uint32) -> Batch:
+    """The same rows as the package takes them; binary and unweighted ones as None where so asked."""
+    weighted = valued if weighted is None else weighted
+    features = [feature for row in rows for feature in row.features]
+    return Batch(
+        labels=np.array([row.label for row in rows], np.float32),
+        indptr=np.cumsum([0] + [len(row.features) for row in rows], dtype=np.int64),
+        slots=np.array([slot for slot, _ in features], slot_type),
+        values=np.array([value for _, value in features], np.float32) if valued else None,
+        weights=np.array([row.weight for row in rows], np.float32) if weighted else None,
+    )
+
+
+def cut(batch: Batch, places: Sequence[int]) -> list[Batch]:
+    """The batch in pieces, cut at these rows."""
+    ends = [0, *sorted(places), batch.rows]
+    return [batch.slice(start, stop) for start, stop in pairwise(ends)]

@@ -1,0 +1,307 @@
+"""Model files: whole or absent, checked to the last bit, the same bytes for the same model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from safetensors import safe_open
+from streams import CELLS, make_rows, to_batch
+
+from lessram.errors import FileFormatError
+from lessram.learning.learner import Learner
+from lessram.learning.progressive import progressive
+from lessram.model import file
+from lessram.model.model import Model
+from lessram.model.spec import Spec
+
+SLOTS = 24
+BATCH = to_batch(make_rows(SLOTS, (3, 0, 8, 17) * 10), valued=False)
+
+
+def trained(weights: str = "q2.13", rates: str = "morris8", **choices) -> Model:
+    """A small model with a little of everything in it."""
+    learner = Learner(Spec(slots=SLOTS, weights=weights, rates=rates, seed=9, **choices))
+    list(progressive(learner, [(BATCH, None)]))
+    learner.model.reader = {"hash": "auto", "hash_seed": 0}
+    return learner.model
+
+
+def small() -> Model:
+    """The same without the score histogram, for tests that try every byte."""
+    model = trained()
+    model.scores.clear()
+    return model
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> SimpleNamespace:
+    """A model file, its bytes, and where its header ends."""
+    path = tmp_path_factory.mktemp("model") / "model.lessram"
+    small().save(path)
+    data = path.read_bytes()
+    return SimpleNamespace(path=path, data=data, start=8 + int.from_bytes(data[:8], "little"))
+
+
+def assert_same(one: Model, other: Model) -> None:
+    assert one.spec == other.spec
+    assert one.table.cells.dtype == other.table.cells.dtype
+    assert one.table.cells.tobytes() == other.table.cells.tobytes()
+    assert one.scalars.tobytes() == other.scalars.tobytes()
+    assert (one.examples, one.reader, one.progress) == (other.examples, other.reader, other.progress)
+    assert one.scores.keys() == other.scores.keys()
+    assert all(one.scores[name].tobytes() == other.scores[name].tobytes() for name in one.scores)
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("storage", CELLS, ids="-".join)
+def test_round_trip(storage, writable, tmp_path):
+    model = trained(*storage)
+    model.progress = {"sources": ["a.svm"], "position": {"offset": 17}, "passes": 2}
+    model.save(tmp_path / "model")
+    loaded = Model.load(tmp_path / "model", writable=writable)
+    assert_same(loaded, model)
+    assert loaded.table.cells.flags.writeable == writable
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+def test_equal_models_have_equal_files(tmp_path):
+    trained().save(tmp_path / "one")
+    trained().save(tmp_path / "other")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    trained(alpha=0.21).save(tmp_path / "other")
+    assert (tmp_path / "one").read_bytes() != (tmp_path / "other").read_bytes()
+
+
+def test_any_safetensors_reader_opens_it(saved):
+    model = Model.load(saved.path)
+    tensors = safetensors.numpy.load_file(saved.path)
+    assert tensors["cells"].tobytes() == model.table.cells.tobytes()
+    assert tensors["cells"].shape == (SLOTS, 3)
+    assert tensors["scalars"].tolist() == model.scalars.tolist()
+    with safe_open(saved.path, "numpy") as opened:
+        content = json.loads(opened.metadata()["lessram"])["content"]
+    assert (content["format"], content["version"]) == ("lessram", 1)
+    assert content["tensors"]["cells"]["sha256"] == hashlib.sha256(tensors["cells"].tobytes()).hexdigest()
+    assert content["about"]["spec"]["weights"] == "q2.13"
+
+
+def test_the_table_is_mapped_and_read_only(saved):
+    model = Model.load(saved.path)
+    base = model.table.cells
+    while base.base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        model.table.cells["weight"][0] = 1
+
+
+def test_a_mapped_model_predicts_as_the_trained_one(saved):
+    mapped, trained_again = Learner(Model.load(saved.path)), Learner(small())
+    assert mapped.predict(BATCH).tolist() == trained_again.predict(BATCH).tolist()
+
+
+def test_a_file_can_be_replaced_by_the_model_mapped_from_it(tmp_path):
+    path = tmp_path / "model"
+    trained().save(path)
+    before = path.read_bytes()
+    Model.load(path).save(path)
+    assert path.read_bytes() == before
+
+
+# Damage ---------------------------------------------------------------------------------------------------------------
+
+
+def refused(path: Path, data: bytes) -> str:
+    """The message with which a file of these bytes is refused; fails if it is taken."""
+    path.write_bytes(data)
+    with pytest.raises(FileFormatError) as caught:
+        Model.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    return str(caught.value)
+
+
+def flipped(data: bytes, place: int, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[place] ^= 1 << bit
+    return bytes(changed)
+
+
+def test_every_flipped_bit_of_the_header_is_noticed(saved, tmp_path):
+    for place in range(saved.start):
+        for bit in range(8):
+            refused(tmp_path / "damaged", flipped(saved.data, place, bit))
+
+
+def test_every_flipped_byte_of_the_data_is_noticed(saved, tmp_path):
+    for place in range(saved.start, len(saved.data)):
+        assert "the checksum of tensor" in refused(tmp_path / "damaged", flipped(saved.data, place, place % 8))
+
+
+def test_every_truncation_is_noticed(saved, tmp_path):
+    for length in range(len(saved.data)):
+        refused(tmp_path / "cut", saved.data[:length])
+    message = refused(tmp_path / "cut", saved.data[:-1])
+    left = len(saved.data) - saved.start
+    assert f"it ends inside tensor 'cells', after {left - 1} of {left} bytes" in message
+
+
+def test_bytes_behind_the_end_are_noticed(saved, tmp_path):
+    assert "expected" in refused(tmp_path / "longer", saved.data + b"\0")
+    assert "expected" in refused(tmp_path / "longer", saved.data * 2)
+
+
+def test_without_verification_only_the_header_is_checked(saved, tmp_path):
+    path = tmp_path / "damaged"
+    path.write_bytes(flipped(saved.data, len(saved.data) - 1, 0))
+    Model.load(path, verify=False)
+    path.write_bytes(saved.data[:-1])
+    with pytest.raises(FileFormatError, match="it ends inside tensor"):
+        Model.load(path, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "found no safetensors header"),
+        (b"1 3:1 5:1\n0 2:1\n" * 100, "found no safetensors header"),
+        (b"\xff" * 100, "found no safetensors header"),
+        (b"\x05" + b"\0" * 7 + b"hello", "its header is no JSON"),
+        (b"\x02" + b"\0" * 7 + b"{}", "not written by lessram"),
+        (b"\x02" + b"\0" * 7 + b"[]", "its header is no JSON"),
+        (b"\x40" + b"\0" * 7 + b"{}", "it ends inside its header, after 10 of 72 bytes"),
+    ],
+)
+def test_foreign_files_are_refused(data, message, tmp_path):
+    assert message in refused(tmp_path / "foreign", data)
+
+
+def test_a_foreign_safetensors_file_is_refused(tmp_path):
+    path = tmp_path / "foreign.safetensors"
+    safetensors.numpy.save_file({"cells": np.zeros((3, 3), np.uint8)}, path, metadata={"made": "elsewhere"})
+    with pytest.raises(FileFormatError, match="a safetensors file, but not written by lessram"):
+        Model.load(path)
+
+
+def rewritten(saved: SimpleNamespace, path: Path, change) -> Path:
+    """The model's file with its content changed and sealed anew, as another version could have written it."""
+    with safe_open(saved.path, "numpy") as opened:
+        content = json.loads(opened.metadata()["lessram"])["content"]
+    change(content)
+    text = json.dumps(content, separators=(",", ":"))
+    sealed = f'{{"checksum":"{hashlib.sha256(text.encode()).hexdigest()}","content":{text}}}'
+    safetensors.numpy.save_file(safetensors.numpy.load_file(saved.path), path, metadata={"lessram": sealed})
+    return path
+
+
+def test_a_newer_version_is_refused_and_named(saved, tmp_path):
+    path = rewritten(saved, tmp_path / "newer", lambda content: content.update(version=2, tensors="otherwise"))
+    with pytest.raises(FileFormatError, match="found format version 2, expected 1"):
+        Model.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content["about"].update(kind="served"), "found a served model, expected a trained one"),
+        (lambda content: content["about"].pop("spec"), "cannot be understood"),
+        (lambda content: content["about"]["spec"].update(colour="blue"), "colour"),
+        (lambda content: content["about"]["spec"].update(slots=SLOTS + 1), "its table does not fit its spec"),
+        (lambda content: content["about"]["spec"].update(weights="q9.9"), "q9.9"),
+        (lambda content: content["tensors"].pop("cells"), "name different tensors"),
+        (lambda content: content["tensors"]["cells"].update(shape=[SLOTS * 3]), "not described as expected"),
+    ],
+)
+def test_contents_that_make_no_model_are_refused(saved, tmp_path, change, message):
+    path = rewritten(saved, tmp_path / "strange", change)
+    with pytest.raises(FileFormatError, match=message):
+        Model.load(path)
+
+
+def test_a_sealed_file_without_changes_is_read(saved, tmp_path):
+    """The helper above changes nothing by itself."""
+    assert_same(Model.load(rewritten(saved, tmp_path / "same", lambda content: None)), small())
+
+
+def test_missing_paths_and_directories_are_refused(tmp_path):
+    with pytest.raises(FileFormatError, match="cannot read: No such file"):
+        Model.load(tmp_path / "missing")
+    with pytest.raises(FileFormatError, match="cannot read: Is a directory"):
+        Model.load(tmp_path)
+
+
+# Whole or absent ------------------------------------------------------------------------------------------------------
+
+
+def half_written(tensors, path, metadata):
+    Path(path).write_bytes(b"half")
+    raise OSError(28, "No space left on device")
+
+
+def interrupted(*arguments):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "failure", "error"),
+    [
+        (file, "save_file", half_written, FileFormatError),
+        (os, "fsync", lambda handle: half_written(None, os.devnull, None), FileFormatError),
+        (os, "replace", interrupted, KeyboardInterrupt),
+    ],
+)
+def test_a_failing_write_leaves_the_old_file_and_nothing_else(where, name, failure, error, tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    trained(alpha=0.1).save(path)
+    before = path.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(where, name, failure)
+        with pytest.raises(error):
+            trained().save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_paths_that_cannot_be_written_say_so(tmp_path):
+    with pytest.raises(FileFormatError, match="cannot write"):
+        trained().save(tmp_path / "no such folder" / "model")
+    with pytest.raises(FileFormatError, match="cannot write"):
+        trained().save(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+# Golden files ---------------------------------------------------------------------------------------------------------
+
+GOLDEN = Path(__file__).parent / "golden"
+GOLDEN_BATCHES = {
+    "q2.13-morris8-binary": to_batch(make_rows(300, (3, 0, 8, 17, 40) * 40, seed=1), valued=False),
+    "float32-exact32-valued": to_batch(make_rows(100, (3, 0, 8, 17, 40) * 20, valued=True, seed=2)),
+}
+
+
+def golden_model(name: str) -> Model:
+    """What the golden file of this name holds, trained now."""
+    weights, rates, _ = name.split("-")
+    batch = GOLDEN_BATCHES[name]
+    learner = Learner(
+        Spec(slots=300 if weights == "q2.13" else 100, weights=weights, rates=rates, alpha=0.5, seed=2013)
+    )
+    learner.learn(batch)
+    learner.model.reader = {"hash": "none"}
+    return learner.model
+
+
+@pytest.mark.parametrize("name", GOLDEN_BATCHES)
+def test_golden_files_stay_readable_and_are_trained_again_to_the_byte(name, tmp_path):
+    """These files are never written again: if this fails, models of users would change or be lost."""
+    path = GOLDEN / f"{name}.lessram"
+    assert_same(Model.load(path), golden_model(name))
+    golden_model(name).save(tmp_path / "now")
+    assert (tmp_path / "now").read_bytes() == path.read_bytes()

@@ -1,0 +1,120 @@
+"""The vector passes equal the scalar functions, lane by lane and bit by bit."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+import reference
+
+from lessram.numerics import random, rate, rounding
+from lessram.numerics.vector import LANES, padded
+from lessram.tables import passes
+
+LENGTHS = [0, 1, 7, 15, 16, 17, 40, 300]
+KEY = 0x0123456789ABCDEF
+
+
+@numba.njit
+def draw_row(words, length, key):
+    passes.draw_row(words, np.uint64(length), np.uint64(key))
+
+
+@numba.njit
+def draw_one(position, key):
+    return random.word(np.uint32(position), np.uint64(key))
+
+
+@numba.njit
+def step_row(noted, values, words, steps, length, rates, gradient, shared):
+    passes.step_row(noted, values, words, steps, np.uint64(length), rates, gradient, np.uint32(shared))
+
+
+@numba.njit
+def sum_of_squares(values, start, length):
+    return passes.sum_of_squares(values, np.uint64(start), np.uint64(length))
+
+
+@numba.njit
+def rounded(step, own, shared):
+    bits = random.rounding_bits(np.uint32(own), np.uint64(shared) << np.uint64(48))
+    return rounding.random_round(step, bits)
+
+
+@numba.njit
+def exact_rate(alpha, count, offset, floor):
+    return rate.exact_rate(alpha, count, offset, floor)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_random_words(length):
+    room = padded(length)
+    words = np.full(room + LANES, 0xDEADBEEF, np.uint32)
+    draw_row(words, length, KEY)
+    assert words[:length].tolist() == [reference.word(position, KEY) for position in range(length)]
+    assert words[:length].tolist() == [draw_one(position, KEY) for position in range(length)]
+    assert np.all(words[room:] == 0xDEADBEEF), "nothing is written behind the last block"
+
+
+def test_padded_lengths_are_whole_blocks():
+    assert [padded(n) for n in (0, 1, 15, 16, 17, 300)] == [0, 16, 16, 16, 32, 304]
+
+
+def lanes(seed: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What a row notes (positive, over many magnitudes), its values, its words."""
+    rng = np.random.default_rng(seed)
+    noted = np.exp(rng.normal(0, 6, 304)).astype(np.float32)
+    values = (rng.choice([-1, 1], 304) * np.exp(rng.normal(0, 2, 304))).astype(np.float32)
+    return noted, values, rng.integers(0, 2**32, 304, dtype=np.uint32)
+
+
+def scales(noted: np.ndarray, values: np.ndarray, rates: object) -> np.ndarray:
+    """rate * value by the scalar functions."""
+    if rates is None:
+        return noted
+    if isinstance(rates, tuple):
+        return np.array([exact_rate(rates[0], n, *rates[1:]) * x for n, x in zip(noted, values, strict=True)])
+    return noted * rates
+
+
+RATES = {
+    "noted": None,
+    "global": np.float32(0.037),
+    "exact": (np.float32(0.3), np.float32(1), np.float32(0)),
+    "floored": (np.float32(0.3), np.float32(0), np.float32(0.05)),
+}
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.float32], ids=["rounded", "floating"])
+@pytest.mark.parametrize("rates", RATES.values(), ids=RATES)
+def test_steps(rates, kind):
+    noted, values, words = lanes()
+    g, shared = np.float32(-3.21), 0xBEEF
+    steps = np.zeros(304, kind)
+    step_row(noted, values, words, steps, 300, rates, g, shared)
+    expected = scales(noted, values, rates)[:300] * g
+    if kind is np.int32:
+        assert steps[:300].tolist() == [rounded(d, w, shared) for d, w in zip(expected, words, strict=False)]
+        assert len(set(steps.tolist())) > 20, "steps of many sizes, not all 0 or saturated"
+    else:
+        assert steps[:300].tobytes() == expected.tobytes()
+
+
+def test_strange_steps_saturate_as_in_the_scalar_function():
+    strange = [np.nan, np.inf, -np.inf, 65536, -65536, 65535.5, -65535.5, 1e-45, -1e-45, 0, -0.0, 1e38, 1, 2, 3, 4]
+    noted = np.array(strange).astype(np.float32)
+    words = np.arange(16, dtype=np.uint32) * np.uint32(0x11111111)
+    steps = np.zeros(16, np.int32)
+    step_row(noted, noted, words, steps, 16, None, np.float32(1), 7)
+    assert steps.tolist() == [rounded(d, w, 7) for d, w in zip(noted, words, strict=True)]
+    assert steps[:3].tolist() == [-65536, 65536, -65536]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("start", [0, 5])
+def test_sum_of_squares(length, start):
+    values = lanes()[1]
+    padding = np.concatenate([np.full(start, np.nan, np.float32), values[:length], np.full(3, np.nan, np.float32)])
+    expected = reference.sum_of_squares(values[:length].tolist())
+    assert sum_of_squares(padding, start, length) == expected, "exactly the row, in a fixed order"
+    assert expected == pytest.approx(float((values[:length].astype(float) ** 2).sum()), rel=1e-14)

@@ -1,0 +1,408 @@
+"""Sources: what paths stand for, compression, chunks of whole lines, stopping and going on, bad files."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_svmlight import read_lines
+
+from lessram.data import source
+from lessram.data.reader import BatchReader, Position, read_batches
+from lessram.data.source import PADDING, Chunk, ChunkReader, Place, TextBuffer, expand, identify
+from lessram.errors import DataError, SpecError, TooManyErrors
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": lambda text: text,
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+}
+PACKED = [name for name in COMPRESSORS if name != "plain"]
+
+
+def example_text(rows: int, seed: int = 0) -> bytes:
+    chance = np.random.default_rng(seed)
+    lines = []
+    for _ in range(rows):
+        ids = chance.integers(0, 5000, chance.integers(0, 30))
+        values = chance.choice(["1", "0.5", "-2.25", "1e-3"], len(ids))
+        lines.append(f"{chance.integers(2)} " + " ".join(f"{i}:{v}" for i, v in zip(ids, values, strict=True)))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def chunks_of(paths: list[str], capacity: int = 1000, start: Place | None = None) -> list[tuple[bytes, Chunk]]:
+    reader, buffer = ChunkReader(paths, start), TextBuffer(capacity)
+    chunks = []
+    while (chunk := reader.read(buffer)) is not None:
+        assert len(chunk.text) == chunk.size + PADDING
+        assert not chunk.text[chunk.size :].any()
+        chunks.append((chunk.text[: chunk.size].tobytes(), chunk))
+    return chunks
+
+
+def rows_of(reader: BatchReader) -> list[tuple[float, list[int], list[float]]]:
+    rows = []
+    for batch, _ in reader:
+        values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
+        for row in range(batch.rows):
+            span = slice(*batch.indptr[row : row + 2])
+            rows.append((float(batch.labels[row]), batch.slots[span].tolist(), values[span].tolist()))
+    return rows
+
+
+def expected_rows(text: bytes, slots: int = 4096) -> list[tuple[float, list[int], list[float]]]:
+    return [(float(y), ids, [float(x) for x in xs]) for y, ids, xs in read_lines(text, slots=slots)[0]]
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Chunks of 1000 bytes, so that small files have many."""
+    size = 1000
+    monkeypatch.setattr(TextBuffer.__init__, "__defaults__", (size,))
+    return size
+
+
+# ---------------------------------------------------------------- what paths stand for
+
+
+def test_files_globs_and_directories_in_order(tmp_path: Path) -> None:
+    for name in ["b/2.svm", "b/10.svm", "b/sub/1.svm", "b/_SUCCESS", "b/.hidden/x", "a.svm", "c.svm"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"1 2:1\n")
+    found = expand([str(tmp_path / "c.svm"), str(tmp_path / "b"), str(tmp_path / "?.svm"), "-"])
+    assert [os.path.relpath(path, tmp_path) for path in found[:-1]] == [
+        "c.svm",
+        "b/10.svm",
+        "b/2.svm",
+        "b/sub/1.svm",
+        "a.svm",
+        "c.svm",
+    ]
+    assert found[-1] == "-"
+
+
+def test_a_name_with_a_glob_character_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "data[1].svm"
+    path.write_bytes(b"1 2:1\n")
+    assert expand([str(path)]) == [str(path)]
+
+
+def test_sources_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="found no source, expected at least one"):
+        expand([])
+    with pytest.raises(DataError, match="empty: found an empty directory, expected files in it"):
+        expand([str(tmp_path / "empty")])
+    with pytest.raises(DataError, match=r"\*\.svm: found no file that matches, expected at least one"):
+        expand([str(tmp_path / "*.svm")])
+    missing = str(tmp_path / "missing.svm")
+    for attempt in (identify, lambda paths: list(read_batches(paths, slots=8))):
+        with pytest.raises(DataError, match=r"missing\.svm: cannot read: No such file or directory"):
+            attempt([missing])
+
+
+def test_identities_change_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.svm"
+    path.write_bytes(b"1 2:1\n")
+    (before,) = identify([str(path)])
+    assert before == msgspec.json.decode(msgspec.json.encode(before), type=source.Identity)
+    assert (before.path, before.size) == (str(path), 6)
+    path.write_bytes(b"1 2:1\n0 3:1\n")
+    assert identify([str(path)]) != [before]
+    assert identify(["-"]) == [source.Identity("-", -1, 0)]
+
+
+# ---------------------------------------------------------------- compression
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_compression_is_told_by_the_bytes(tmp_path: Path, name: str) -> None:
+    text = example_text(300)
+    path = tmp_path / "file.txt"
+    path.write_bytes(COMPRESSORS[name](text))
+    assert b"".join(piece for piece, _ in chunks_of([str(path)])) == text
+    assert rows_of(read_batches([str(path)], slots=4096)) == expected_rows(text)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_several_members_and_zeros_behind(tmp_path: Path, name: str) -> None:
+    parts = [example_text(50, seed) for seed in range(3)]
+    path = tmp_path / "file"
+    path.write_bytes(b"".join(map(COMPRESSORS[name], parts)) + bytes(1024))
+    assert b"".join(piece for piece, _ in chunks_of([str(path)])) == b"".join(parts)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_an_empty_compressed_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(COMPRESSORS[name](b""))
+    assert chunks_of([str(path)]) == []
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_every_truncation_is_an_error(tmp_path: Path, name: str) -> None:
+    packed = COMPRESSORS[name](example_text(40))
+    path = tmp_path / "cut"
+    for size in [*range(6, 40), *range(40, len(packed), 37), len(packed) - 1]:
+        path.write_bytes(packed[:size])
+        with pytest.raises(DataError, match=f"cut: found the end of the file in the middle of its {name} data"):
+            chunks_of([str(path)])
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_damage_is_an_error(tmp_path: Path, name: str) -> None:
+    text = example_text(200)
+    packed = bytearray(COMPRESSORS[name](text))
+    packed[len(packed) // 2] ^= 0x55
+    path = tmp_path / "damaged"
+    path.write_bytes(packed)
+    if name == "zstd":  # which writes no checksum unless asked to
+        packed = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(text))
+        packed[len(packed) // 2] ^= 0x55
+        path.write_bytes(packed)
+    with pytest.raises(DataError, match=f"damaged: found (damaged {name} data|the end of the file)"):
+        chunks_of([str(path)])
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_other_bytes_behind_are_an_error(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(COMPRESSORS[name](b"1 2:1\n") + b"1 3:1\n")
+    with pytest.raises(DataError, match=f"file: found other bytes behind the {name} data, expected nothing there"):
+        chunks_of([str(path)])
+
+
+def test_zstd_frames_without_text_are_skipped(tmp_path: Path) -> None:
+    skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
+    path = tmp_path / "file"
+    path.write_bytes(skippable + COMPRESSORS["zstd"](b"1 2:1\n") + skippable)
+    assert [piece for piece, _ in chunks_of([str(path)])] == [b"1 2:1\n"]
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_a_small_file_of_much_text_needs_little_memory(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(COMPRESSORS[name](b"1 2:1\n" * (1 << 20)))
+    reader, buffer, size = ChunkReader([str(path)]), TextBuffer(), 0
+    while (chunk := reader.read(buffer)) is not None:
+        size += chunk.size
+        assert buffer.capacity == source.CHUNK
+    assert size == 6 << 20
+
+
+# ---------------------------------------------------------------- chunks
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 200), max_size=40), min_size=1, max_size=4), st.booleans(), st.integers(1, 300))
+def test_chunks_are_the_text_in_whole_lines(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[list[int]], ended: bool, capacity: int
+) -> None:
+    folder = tmp_path_factory.mktemp("chunks")
+    texts = []
+    for number, file in enumerate(lengths):
+        text = b"".join(b"x" * length + b"\n" for length in file)
+        texts.append(text if ended else text[:-1])
+        (folder / f"{number}").write_bytes(texts[-1])
+    chunks = chunks_of([str(folder)], capacity)
+    for number, text in enumerate(texts):
+        mine = [(piece, chunk) for piece, chunk in chunks if chunk.start.source == number]
+        assert b"".join(piece for piece, _ in mine) == text
+        for piece, chunk in mine:
+            done = text[: chunk.start.offset]
+            assert (chunk.start.offset, chunk.start.line) == (len(done), done.count(b"\n") + 1)
+            assert chunk.name == str(folder / f"{number}")
+            assert piece.endswith(b"\n") or chunk.stop.offset == len(text)
+            assert chunk.stop.offset == chunk.start.offset + len(piece)
+
+
+def test_a_long_line_makes_its_chunk_grow_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "long.svm"
+    path.write_bytes(b"1 2:1\n" + b"1 " + b"3:1 " * 5000 + b"\n" + b"0 4:1\n" * 2000)
+    reader, buffer, capacities = ChunkReader([str(path)]), TextBuffer(1000), []
+    while reader.read(buffer) is not None:
+        capacities.append(buffer.capacity)
+    assert max(capacities) > 20000
+    assert capacities[-1] == 1000
+
+
+def test_a_line_beyond_the_limit_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "LONGEST_LINE", 5000)
+    path = tmp_path / "long.svm"
+    path.write_bytes(b"1 2:1\n1 3:1\n" + b"x" * 100_000)
+    with pytest.raises(DataError, match=r"long\.svm:3: found a line of more than 5000 bytes, expected a shorter one"):
+        chunks_of([str(path)])
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.svm"
+    path.write_bytes(b"\xef\xbb\xbf1 2:1\n")
+    assert rows_of(read_batches([str(path)], slots=8)) == [(1.0, [2], [1.0])]
+
+
+def test_a_directory_as_a_file_and_a_forbidden_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.svm"
+    path.write_bytes(b"1 2:1\n")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(DataError, match=r"a\.svm: cannot read: Permission denied"):
+        chunks_of([str(path)])
+
+
+# ---------------------------------------------------------------- standard input and pipes
+
+
+def stdin_of(monkeypatch: pytest.MonkeyPatch, stream: io.IOBase) -> None:
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=stream))
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    text = example_text(100)
+    stdin_of(monkeypatch, io.BytesIO(COMPRESSORS[name](text)))
+    assert rows_of(read_batches(["-"], slots=4096)) == expected_rows(text)
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_a_pipe_that_gives_one_byte_at_first(name: str, tmp_path: Path) -> None:
+    text = example_text(3000)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def write() -> None:
+        packed = COMPRESSORS[name](text)
+        with open(path, "wb", buffering=0) as pipe:
+            pipe.write(packed[:1])
+            rest = memoryview(packed)[1:]
+            while rest:
+                rest = rest[pipe.write(rest) :]
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert rows_of(read_batches([str(path)], slots=4096)) == expected_rows(text)
+    finally:
+        writer.join()
+
+
+# ---------------------------------------------------------------- batches, positions, bad lines
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_going_on_from_every_position(tmp_path: Path, small_chunks: int, name: str) -> None:
+    texts = [b"bad\n" + example_text(60, seed)[:-1] for seed in range(3)]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}").write_bytes(COMPRESSORS[name](text))
+    rows = [row for text in texts for row in expected_rows(text)]
+
+    def reader(start: Position | None = None) -> BatchReader:
+        return read_batches([str(tmp_path)], slots=4096, max_errors=3, start=start)
+
+    whole = reader()
+    stops = [(position, batch.rows) for batch, position in whole]
+    assert len(stops) > 10
+    assert whole.report.hashed > 0
+    done = 0
+    for position, count in stops:
+        done += count
+        packed = msgspec.json.encode(position)
+        resumed = reader(msgspec.json.decode(packed, type=Position))
+        assert rows_of(resumed) == rows[done:]
+        assert (resumed.report.skipped, resumed.report.hashed) == (3, whole.report.hashed)
+        assert resumed.position == whole.position
+
+
+def test_going_on_behind_the_end_is_an_error(tmp_path: Path) -> None:
+    for name, compress in COMPRESSORS.items():
+        path = tmp_path / name
+        path.write_bytes(compress(b"1 2:1\n"))
+        with pytest.raises(DataError, match=f"{name}: found fewer than 7 bytes of text, expected to go on behind them"):
+            list(read_batches([str(path)], slots=8, start=Position(offset=7)))
+
+
+def test_going_on_in_damaged_data_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(example_text(100))[:-20])
+    with pytest.raises(DataError, match=r"cut\.gz: found the end of the file in the middle"):
+        list(read_batches([str(path)], slots=8, start=Position(offset=10**6)))
+
+
+def test_the_first_bad_line_raises(tmp_path: Path) -> None:
+    path = tmp_path / "file.svm"
+    path.write_bytes(b"1 2:1\n\n1 17:abc\n")
+    with pytest.raises(DataError) as caught:
+        list(read_batches([str(path)], slots=8))
+    assert str(caught.value) == f"{path}:3: found 'abc' as the value of feature 17, expected a finite number"
+    assert not isinstance(caught.value, TooManyErrors)
+
+
+def test_bad_lines_are_counted_across_chunks_and_files(tmp_path: Path, small_chunks: int) -> None:
+    good, bad = b"1 2:1\n", b"1 2:x\n"
+    (tmp_path / "0").write_bytes((good * 99 + bad) * 10)
+    (tmp_path / "1").write_bytes((good * 99 + bad) * 10)
+    reader = read_batches([str(tmp_path)], slots=8, max_errors=20)
+    assert sum(batch.rows for batch, _ in reader) == 1980
+    assert (reader.report.skipped, reader.position.skipped) == (20, 20)
+    assert len(reader.report.messages) == 10
+    assert (
+        reader.report.messages[1] == f"{tmp_path}/0:200: found 'x' as the value of feature 2, expected a finite number"
+    )
+
+    reader = read_batches([str(tmp_path)], slots=8, max_errors=14)
+    with pytest.raises(TooManyErrors) as caught:
+        list(reader)
+    assert str(caught.value) == (
+        f"{tmp_path}/1:500: found 'x' as the value of feature 2, expected a finite number; 15 bad lines, 14 allowed"
+    )
+
+
+def test_lines_that_are_no_examples_give_no_batch(tmp_path: Path, small_chunks: int) -> None:
+    path = tmp_path / "file.svm"
+    path.write_bytes(b"# nothing\n" * 1000 + b"1\n" + b"\n" * 3000)
+    reader = read_batches([str(path)], slots=8)
+    assert [(batch.rows, batch.features) for batch, _ in reader] == [(1, 0)]
+    assert reader.position == Position(source=0, offset=13002, line=4002)
+
+
+def test_whether_ids_were_hashed_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "file.svm"
+    path.write_bytes(b"1 2:1 8:1\n0 9:1\n")
+    for hash, hashed in (("auto", 2), ("all", 3)):
+        reader = read_batches([str(path)], slots=8, hash=hash)
+        assert [position.hashed for _, position in reader] == [hashed]
+        assert reader.report.hashed == hashed
+    with pytest.raises(DataError, match=r"file\.svm:1: found '8' as the index of a feature, expected one below 8"):
+        list(read_batches([str(path)], slots=8, hash="none"))
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"slots": 0}, "slots must be from 1 to 2\\^48, got 0"),
+        ({"hash": "maybe"}, "hash must be one of 'auto', 'all', 'none', got 'maybe'"),
+        ({"labels": "three"}, "labels must be one of 'binary', 'real', got 'three'"),
+        ({"max_errors": -1}, "max_errors must not be negative, got -1"),
+    ],
+)
+def test_wrong_choices(choices: dict, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        read_batches(["-"], **{"slots": 8, **choices})
