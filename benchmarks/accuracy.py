@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from lessram import Batch, Learner, Spec, read_batches
 from lessram.learning.metrics import Scores
+from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
+from lessram.tables.layout import cell_type
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS = {"criteo": "criteo_60k.svm.bz2", "rcv1": "rcv1_15k.svm.bz2"}
@@ -27,31 +29,43 @@ WITHIN = 0.001
 
 class Method(NamedTuple):
     name: str
-    bits: int
     options: dict[str, Any]
+
+    @property
+    def stored_bits(self) -> int:
+        """Bits of one cell in memory."""
+        return 8 * cell_type(self.options["weights"], self.options["rates"]).itemsize
+
+    @property
+    def format_bits(self) -> int:
+        """Bits that the formats ask for: less where a grid leaves bits of its machine integer unused."""
+        if self.options["weights"] == "float32":
+            return self.stored_bits
+        grid = FixedPoint.parse(self.options["weights"])
+        return self.stored_bits - 8 * grid.dtype.itemsize + grid.width
 
     @property
     def randomized(self) -> bool:
         return self.options["weights"] != "float32" or self.options["rates"] in ("morris8", "squares8")
 
 
-def _method(weights: str, rates: str, bits: int, name: str = "", **options: Any) -> Method:
-    return Method(name or f"{weights} + {rates}", bits, {"weights": weights, "rates": rates, **options})
+def _method(weights: str, rates: str, name: str = "", **options: Any) -> Method:
+    return Method(name or f"{weights} + {rates}", {"weights": weights, "rates": rates, **options})
 
 
 METHODS = [
-    _method("float32", "global", 32),
-    _method("q2.13", "global", 16),
-    _method("float32", "exact32", 64),
-    _method("float32", "exact32", 64, "float32 + exact32, alpha/sqrt(tau)", offset=0),
-    _method("float32", "morris8", 40),
-    _method("q2.13", "morris8", 24),
-    _method("q3.12", "morris8", 24),
-    _method("q2.9", "morris8", 20),
-    _method("q2.7", "morris8", 18),
-    _method("q2.5", "morris8", 16),
-    _method("float32", "squares32", 64, "float32 + squares32, invariant step"),
-    _method("q2.13", "squares8", 24, "q2.13 + squares8, invariant step"),
+    _method("float32", "global"),
+    _method("q2.13", "global"),
+    _method("float32", "exact32"),
+    _method("float32", "exact32", "float32 + exact32, alpha/sqrt(tau)", offset=0),
+    _method("float32", "morris8"),
+    _method("q2.13", "morris8"),
+    _method("q3.12", "morris8"),
+    _method("q2.9", "morris8"),
+    _method("q2.7", "morris8"),
+    _method("q2.5", "morris8"),
+    _method("float32", "squares32", "float32 + squares32, invariant step"),
+    _method("q2.13", "squares8", "q2.13 + squares8, invariant step"),
 ]
 
 
@@ -61,7 +75,7 @@ def read(name: str) -> list[Batch] | None:
     if not path.exists():
         return None
     reader = read_batches([str(path)], slots=1 << BITS[name], hash="none")
-    return [Batch(*(None if part is None else part.copy() for part in batch)) for batch, _ in reader]
+    return [Batch._make(None if part is None else part.copy() for part in batch) for batch, _ in reader]
 
 
 def progressive_loss(batches: list[Batch], slots: int, method: Method, alpha: float, seed: int) -> float:
@@ -95,15 +109,16 @@ def measure(name: str, batches: list[Batch], seeds: int) -> Iterator[dict[str, A
     control = fmean(losses_at_best(batches, slots, next(m for m in METHODS if m.name == CONTROL), seeds)[1])
     for method in METHODS:
         alpha, losses = losses_at_best(batches, slots, method, seeds)
-        error = stdev(losses) / len(losses) ** 0.5 if len(losses) > 1 else 0.0
+        error = stdev(losses) / len(losses) ** 0.5 / control if len(losses) > 1 else None
         yield {
             "set": name,
             "method": method.name,
-            "bits": method.bits,
+            "format_bits": method.format_bits,
+            "stored_bits": method.stored_bits,
             "alpha": alpha,
             "alpha_at_edge": not COARSE[0] < alpha < COARSE[-1],
             "log_loss": fmean(losses),
             "relative_to_control": fmean(losses) / control - 1.0,
-            "standard_error": error / control,
+            "standard_error": error,
             "seeds": len(losses),
         }

@@ -22,13 +22,14 @@ import numba
 import numpy as np
 import sklearn
 import speed
+from llvmlite.binding import get_host_cpu_name
 from rich.console import Console
 from rich.table import Table
 from timing import CLOCKS
 from workload import SHAPES
 
 SECTIONS = ("speed", "memory", "accuracy")
-console = Console(width=None if sys.stdout.isatty() else 110)
+console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def options() -> argparse.Namespace:
@@ -76,7 +77,7 @@ def show_speed(
     judged = Table("ratio", "measured", "target", "")
     for ratio in ratios:
         reached = ratio["ratio"] >= ratio["at_least"]
-        judged.add_row(ratio["name"], f"{ratio['ratio']:.2f}", f"≥ {ratio['at_least']}", verdict(reached))
+        judged.add_row(ratio["name"], f"{ratio['ratio']:.3f}", f"≥ {ratio['at_least']}", verdict(reached))
     console.print(judged)
     if bits == 22 and speed.OUR_FIT not in speeds:
         console.print("[yellow]lessram.LogisticRegression cannot be imported: not compared with scikit-learn[/]")
@@ -101,8 +102,8 @@ def run_accuracy(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
         if batches is None:
             console.print(f"[yellow]{accuracy.DATA / file} is absent: no accuracy on {name}[/]")
             continue
-        title = f"{name}: progressive log-loss, each method at its best alpha"
-        table = Table("method", "bits", "alpha", "log-loss", "against 64 bits", "target", "", title=title)
+        title = f"{name}: progressive log-loss, each method at its best alpha; bits of the formats and of a cell"
+        table = Table("method", "format", "stored", "alpha", "log-loss", "against 64 bits", "target", "", title=title)
         table.title_justify = "left"
         for row in accuracy.measure(name, batches, 1 if chosen.quick else 5):
             table.add_row(*accuracy_cells(row))
@@ -111,18 +112,28 @@ def run_accuracy(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def accuracy_cells(row: dict[str, Any]) -> list[str]:
-    excess = f"{100 * row['relative_to_control']:+.3f} % ± {100 * row['standard_error']:.3f}"
+    excess = f"{100 * row['relative_to_control']:+.3f} %"
+    if row["standard_error"] is not None:
+        excess += f" ± {100 * row['standard_error']:.3f}"
     alpha = f"{row['alpha']:.3f}" + (" (edge)" if row["alpha_at_edge"] else "")
     goal = ["", ""]
     if row["method"] == accuracy.MAIN:
         goal = [f"≤ +{100 * accuracy.WITHIN:.1f} %", verdict(row["relative_to_control"] <= accuracy.WITHIN)]
-    return [row["method"], str(row["bits"]), alpha, f"{row['log_loss']:.5f}", excess, *goal]
+    return [
+        row["method"],
+        str(row["format_bits"]),
+        str(row["stored_bits"]),
+        alpha,
+        f"{row['log_loss']:.5f}",
+        excess,
+        *goal,
+    ]
 
 
 def environment() -> dict[str, str]:
     return {
         "machine": platform.machine(),
-        "processor": numba.core.config.CPU_NAME or platform.processor(),
+        "processor": numba.core.config.CPU_NAME or get_host_cpu_name(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "numba": numba.__version__,

@@ -128,7 +128,8 @@ def row(cells: list[bytes | np.float32 | None], schema, slots: int, real_labels:
                 weight = value
     features = list(itertools.chain.from_iterable(groups.values()))
     for terms in sorted(schema.interactions, key=lambda terms: (len(terms), terms)):
-        features += products([groups[name] for name in terms], [i > 0 and terms[i] == terms[i - 1] for i in range(len(terms))])
+        same = [i > 0 and terms[i] == terms[i - 1] for i in range(len(terms))]
+        features += products([groups[name] for name in terms], same)
     if any(not np.isfinite(value) for _, value in features):
         raise Bad
     return label, weight, [(hashed % slots, value) for hashed, value in features]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_table
+from guarded import guarded_chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ def rows_of(batch):
 
 
 def ours(text: bytes, schema: Schema = SCHEMA, options: CsvOptions = PLAIN, slots: int = SLOTS, **more):
-    return CsvParser(schema, slots, options, **more).parse(chunk_of(text, "clicks.csv"), tolerate=10**9)
+    return CsvParser(schema, slots, options, **more).parse(guarded_chunk(text, "clicks.csv"), tolerate=10**9)
 
 
 def assert_as_slow(text: bytes, schema: Schema = SCHEMA, options: CsvOptions = PLAIN):
@@ -108,7 +109,8 @@ def test_bad_lines_are_skipped_and_named(line):
     part = ours(text)
     assert (part.bad, part.batch.rows) == (1, 2)
     assert part.reports[0].place == "clicks.csv:2"
-    assert part.reports[0].message.startswith("found ") and "expected" in part.reports[0].message
+    assert part.reports[0].message.startswith("found ")
+    assert "expected" in part.reports[0].message
     assert_as_slow(text)
 
 
@@ -155,7 +157,8 @@ def test_slots_of_any_number(slots):
 
 def test_rows_without_label_are_kept_for_prediction():
     part = ours(b",rome,1,x,,\n", keep_unlabelled=True)
-    assert part.unlabelled == 1 and np.isnan(part.batch.labels).all()
+    assert part.unlabelled == 1
+    assert np.isnan(part.batch.labels).all()
 
 
 def test_real_labels():
@@ -165,7 +168,8 @@ def test_real_labels():
 # ------------------------------------------------------------------ hostile text
 
 token = st.one_of(
-    st.sampled_from([b",", b"\n", b'"', b'""', b"\r\n", b"1", b"0.5", b" ", b"1,rome,1,x,,\n", b'"a"', b"cat ", b"\xec\x84"]),
+    st.sampled_from([b",", b"\n", b'"', b'""', b"\r\n", b"1", b"0.5", b" ", b"1,rome,1,x,,\n", b'"a"', b"cat "]),
+    st.just(b"\xec\x84"),
     st.binary(max_size=4),
 )
 
@@ -234,7 +238,8 @@ def test_batches_come_in_parts_where_they_are_large(monkeypatch):
     while place != chunk.stop:
         part = parser.parse(chunk, place)
         found, place, parts = found + rows_of(part.batch), part.stop, parts + 1
-    assert parts > 1 and found == whole
+    assert parts > 1
+    assert found == whole
 
 
 # ------------------------------------------------------------------ headers and guesses
@@ -264,7 +269,7 @@ def test_byte_order_marks_are_no_part_of_a_name():
 
 
 @pytest.mark.parametrize(
-    "choice, message",
+    ("choice", "message"),
     [
         ({"label": "clack"}, "label must name columns of the table .*, got 'clack'"),
         ({"columns": ["x"]}, "columns must name columns of the table .*, got 'x'"),
@@ -292,7 +297,7 @@ def test_an_empty_file_is_refused():
 
 def test_headers_must_agree():
     schema = guess_schema(chunk_of(TABLE), label="click")
-    with pytest.raises(DataError, match="b.csv:1: found column 'town' in the header, expected column 'city'"):
+    with pytest.raises(DataError, match=r"b\.csv:1: found column 'town' in the header, expected column 'city'"):
         CsvParser(schema, 64).parse(chunk_of(b"click,site,price,town\n", "b.csv"))
     with pytest.raises(DataError, match="found no further column in the header, expected column 'city'"):
         CsvParser(schema, 64).parse(chunk_of(b"click,site,price\n", "b.csv"))
@@ -332,7 +337,8 @@ def test_cells_over_many_lines_and_many_chunks(tmp_path, size):
         path.write_bytes(text)
     schema = guess_schema(chunk_of(text), label="click", text=["note"])
     rows, bad, _ = read_all([str(path) for path in paths], schema, CsvOptions(), size)
-    assert bad == 0 and len(rows) == 240
+    assert bad == 0
+    assert len(rows) == 240
     assert rows == 2 * rows_of(CsvParser(schema, SLOTS).parse(chunk_of(text)).batch)
 
 
@@ -348,7 +354,7 @@ def load(name):
     path = DATA / name
     if not path.exists():
         pytest.skip(f"{path} is absent")
-    return lzma.open(path).read()
+    return lzma.decompress(path.read_bytes())
 
 
 def test_criteo_and_avazu():
@@ -364,9 +370,9 @@ def test_criteo_and_avazu():
 def test_movie_reviews():
     text = b"".join(load("movie_reviews_427k.tsv.xz").splitlines(keepends=True)[:2000])
     options = CsvOptions(delimiter="\t", quote="", header=False)
-    schema = guess_schema(
-        chunk_of(text), options, label="3", ignore=["1", "2"], categorical=["4", "5"], text=["6"], tokens=Tokens(pairs=True)
-    )
+    choices = {"label": "3", "ignore": ["1", "2"], "categorical": ["4", "5"], "text": ["6"]}
+    schema = guess_schema(chunk_of(text), options, **choices, tokens=Tokens(pairs=True))
     part = CsvParser(schema, SLOTS, options, labels="real").parse(chunk_of(text))
     cells = reference_table.split_rows(text, b"\t", b"")
-    assert part.bad == 0 and rows_of(part.batch) == reference_table.table(cells, schema, SLOTS, True)[0]
+    assert part.bad == 0
+    assert rows_of(part.batch) == reference_table.table(cells, schema, SLOTS, True)[0]

@@ -177,6 +177,7 @@ def test_absurd_values_and_weights_saturate(storage, loss):
         Row(1.0, [(0, huge), (1, tiny), (2, -huge)], 1.0),
         Row(0.0, [(0, huge), (3, 1.0)], huge),
         Row(1.0, [(1, tiny), (4, tiny)], tiny),
+        Row(1.0, [(5, huge)], tiny),  # an infinite rate * value meets a gradient of 0 in single precision
     ]
     learner, reference = pair(*storage, loss=loss, scale="none", alpha=1000.0, intercept=False)
     learn_both(learner, reference, rows * 3, to_batch(rows * 3))

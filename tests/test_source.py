@@ -405,4 +405,4 @@ def test_whether_ids_were_hashed_is_known(tmp_path: Path) -> None:
 )
 def test_wrong_choices(choices: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        read_batches(["-"], **{"slots": 8, **choices})
+        read_batches(["-"], format="svmlight", **{"slots": 8, **choices})

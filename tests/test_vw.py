@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from guarded import guarded_chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils import murmurhash3_32
@@ -159,7 +160,7 @@ def rows_of(batch):
 
 
 def ours(text: bytes, slots: int = 2**18, tolerate: int = 10**9, **options):
-    return VwParser(slots, VwOptions(**options)).parse(chunk_of(text, "clicks.vw"), tolerate=tolerate)
+    return VwParser(slots, VwOptions(**options)).parse(guarded_chunk(text, "clicks.vw"), tolerate=tolerate)
 
 
 def assert_as_slow(text: bytes, slots: int = 2**18, **options):
@@ -247,9 +248,11 @@ def test_good_lines(line, end, hash):
 def test_bad_lines_are_skipped_and_named(line):
     text = b"1 |a x\n" + line + b"\n0 |a y\n"
     part = ours(text)
-    assert part.bad == 1 and part.batch.rows == 2
+    assert part.bad == 1
+    assert part.batch.rows == 2
     assert part.reports[0].place == "clicks.vw:2"
-    assert part.reports[0].message.startswith("found ") and "expected" in part.reports[0].message
+    assert part.reports[0].message.startswith("found ")
+    assert "expected" in part.reports[0].message
     assert_as_slow(text)
 
 
@@ -274,7 +277,9 @@ def test_values_and_weights_are_absent_where_all_are_one():
 
 def test_examples_without_label_are_kept_for_prediction():
     part = VwParser(64, keep_unlabelled=True).parse(chunk_of(b"|a x\n1 |a x\n"))
-    assert part.unlabelled == 1 and np.isnan(part.batch.labels[0]) and part.batch.labels[1] == 1
+    assert part.unlabelled == 1
+    assert np.isnan(part.batch.labels[0])
+    assert part.batch.labels[1] == 1
 
 
 def test_real_labels():
@@ -295,7 +300,9 @@ def test_slots_of_any_number(slots):
 
 def test_large_tables_get_wide_hashes():
     batch = ours(b"1 |a x y 17\n", 2**40).batch
-    assert batch.slots.dtype == np.uint64 and (batch.slots < 2**40).all() and (batch.slots[:2] > 2**32).any()
+    assert batch.slots.dtype == np.uint64
+    assert (batch.slots < 2**40).all()
+    assert (batch.slots[:2] > 2**32).any()
 
 
 # ------------------------------------------------------------------ hostile text
@@ -414,7 +421,8 @@ def test_large_products_come_in_several_batches(monkeypatch):
         found += rows_of(part.batch)
         place, batches = part.stop, batches + 1
     monkeypatch.undo()
-    assert batches > 5 and found == rows_of(ours(text, 2**20, interactions=("aa",)).batch)
+    assert batches > 5
+    assert found == rows_of(ours(text, 2**20, interactions=("aa",)).batch)
     assert all(len(row[2]) == 40 + 40 * 41 // 2 for row in found)
 
 
@@ -427,7 +435,8 @@ def test_a_row_of_too_many_products_is_a_bad_line(monkeypatch):
     after = parser.parse(chunk, before.stop, tolerate=1)
     assert (before.bad, before.batch.rows, before.stop.line) == (0, 1, 2)
     assert (after.bad, after.batch.rows, after.stop) == (1, 1, chunk.stop)
-    assert after.reports[0].place == "memory:2" and "too many products" in after.reports[0].message
+    assert after.reports[0].place == "memory:2"
+    assert "too many products" in after.reports[0].message
 
 
 def test_products_that_are_not_finite_make_a_bad_line():
@@ -451,7 +460,7 @@ def vw_counts(text: bytes, folder: Path, *arguments: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    "arguments, options",
+    ("arguments", "options"),
     [
         ([], {}),
         (["--hash", "all"], {"hash": "all"}),
@@ -504,6 +513,7 @@ def test_rcv1_has_the_counts_of_vowpal_wabbit(tmp_path):
     reader, buffer, parser, rows, features = ChunkReader([str(path)]), TextBuffer(1 << 18), VwParser(2**18), 0, 0
     while (chunk := reader.read(buffer)) is not None:
         part = parser.parse(chunk)
-        assert part.stop == chunk.stop and part.bad == 0
+        assert part.stop == chunk.stop
+        assert part.bad == 0
         rows, features = rows + part.batch.rows, features + part.batch.features
     assert (rows, features) == vw_counts(path.read_bytes(), tmp_path)

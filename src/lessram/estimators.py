@@ -133,7 +133,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         weights = _checked_weights(sample_weight, len(codes))
         if weights is not None and not weights.any():
-            raise DataError("found sample_weight of 0 only, expected at least one row to learn from")
+            raise DataError("found zero as every sample_weight, expected at least one row to learn from")
         passes = self._passes(len(codes))
         matrix = _matrix(X, self._slots())
         self._begin(classes)
@@ -255,9 +255,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             radius=None if self.radius is None else _number("radius", self.radius),
             intercept=bool(self.fit_intercept),
             scale=self.scale,
+            seed=self._seed(),
         )
-        seed = self._seed()
-        return [msgspec.structs.replace(spec, seed=(seed + k) % _SEEDS) for k in range(models)]
+        others = (msgspec.structs.replace(spec, seed=(spec.seed + k) % _SEEDS) for k in range(1, models))
+        return [spec, *others]
 
     def _slots(self) -> int:
         return self.n_features_in_ if self.n_slots is None else _integer("n_slots", self.n_slots, at_least=1)
@@ -335,11 +336,14 @@ def _pieces(matrix: Matrix, weights: NDArray[np.float32] | None) -> Iterator[tup
 
 def _codes(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
     """The place of each label among the classes."""
-    codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    if len(classes) == 2:  # ten times as fast as a search
+        codes = (y == classes[1]).astype(np.intp)
+    else:
+        codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
     unknown = classes[codes] != y
     if unknown.any():
         row = int(np.argmax(unknown))
-        raise DataError(f"row {row}: found label {y[row]!r}, expected one of the classes {classes}")
+        raise DataError(f"row {row}: found label {y[row : row + 1].tolist()[0]!r}, expected one of {classes}")
     return codes
 
 

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from lessram.cli.options import Data, Json, MaxErrors, ModelFile, Quiet
+from lessram.cli.options import (
+    Data,
+    Delimiter,
+    Format,
+    Header,
+    Json,
+    MaxErrors,
+    ModelFile,
+    Quiet,
+    Threads,
+    thread_count,
+)
 from lessram.errors import DataError
 
 
-def evaluate(model: ModelFile, data: Data, max_errors: MaxErrors = 0, quiet: Quiet = False, json: Json = False) -> None:
+def evaluate(
+    model: ModelFile,
+    data: Data,
+    format: Format = "auto",
+    delimiter: Delimiter = ",",
+    header: Header = True,
+    threads: Threads = 0,
+    max_errors: MaxErrors = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
     """Score a model on labelled data without learning from it.
 
     \b
@@ -16,13 +37,15 @@ def evaluate(model: ModelFile, data: Data, max_errors: MaxErrors = 0, quiet: Qui
     """
     from lessram.cli.progress import Progress
     from lessram.cli.summary import Stopwatch, figures, show
+    from lessram.data.formats import Form
     from lessram.learning import progressive
     from lessram.learning.learner import Learner
     from lessram.learning.training import open_reader
     from lessram.model.model import Model
 
     loaded = Model.load(model)
-    reader = open_reader(data, loaded, max_errors=max_errors)
+    form = Form(name=format, delimiter=delimiter, header=header)
+    reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads))
     progress = Progress(8 * loaded.table.cells.nbytes / loaded.spec.slots, quiet=quiet)
     watch = Stopwatch()
     scores = None

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lessram.cli.options import Data, MaxErrors, ModelFile
+from lessram.cli.options import Data, Delimiter, Format, Header, MaxErrors, ModelFile, Threads, thread_count
 
 
 def predict(
@@ -20,6 +20,10 @@ def predict(
     margins: Annotated[
         bool, typer.Option("--margins", help="Print margins (log-odds) instead of probabilities.")
     ] = False,
+    format: Format = "auto",
+    delimiter: Delimiter = ",",
+    header: Header = True,
+    threads: Threads = 0,
     max_errors: MaxErrors = 0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line: margin and probability.")] = False,
 ) -> None:
@@ -31,13 +35,15 @@ def predict(
       zcat today.svm.gz | lessram predict clicks.lessram - --margins
     """
     from lessram.cli.summary import warn_of_bad_lines
+    from lessram.data.formats import Form
     from lessram.learning.learner import Learner
     from lessram.learning.training import open_reader
     from lessram.model.model import Model
 
     loaded = Model.load(model)
     learner = Learner(loaded)
-    reader = open_reader(data, loaded, max_errors=max_errors, labels="real")
+    form = Form(name=format, delimiter=delimiter, header=header)
+    reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads), predicting=True)
     with _target(output) as target:
         for batch, _ in reader:
             target.writelines(_lines(learner.predict(batch, trusted=True), loaded.spec.loss, margins, json))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lessram.cli.options import Data, Json, MaxErrors, Quiet
+from lessram.cli.options import Data, Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
 from lessram.errors import FileFormatError, SpecError
 
 if TYPE_CHECKING:
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from lessram.model.model import Model
 
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")]
+
+
+def Names(meaning: str) -> Any:
+    """An option that takes names, parted by commas, and may be repeated."""
+    return Annotated[list[str] | None, typer.Option(metavar="NAMES", help=meaning)]
 
 
 def train(
@@ -56,6 +61,23 @@ def train(
         str | None, typer.Option(metavar="SCALE", help="Divide values by their running size: rms or none.  [rms]")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Where all randomness comes from.  [0]")] = None,
+    format: Format = "auto",
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the column of the label.")] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the importance of a row.")] = None,
+    columns: Names("Of tables: use only these columns.") = None,
+    categorical: Names("Of tables: columns whose values are categories.") = None,
+    numeric: Names("Of tables: columns whose values are numbers.") = None,
+    text: Names("Of tables: columns of text, taken apart into words.") = None,
+    text_pairs: Annotated[bool, typer.Option("--text-pairs", help="Pairs of neighbouring words too.")] = False,
+    text_characters: Annotated[
+        str | None, typer.Option(metavar="A-B", help="Runs of A to B characters too, such as 3-5.")
+    ] = None,
+    ignore: Names("Columns (or first letters of VW namespaces) to leave out.") = None,
+    keep: Names("First letters of the only VW namespaces to keep.") = None,
+    interactions: Names("Products: VW namespaces ab, abc; columns site*device.") = None,
+    delimiter: Delimiter = ",",
+    header: Header = True,
+    threads: Threads = 0,
     hash: Annotated[
         str, typer.Option(metavar="MODE", help="Ids beyond the table: auto hashes them, none refuses; all hashes all.")
     ] = "auto",
@@ -78,9 +100,14 @@ def train(
       lessram train data/ -o m.lessram --checkpoint c.lessram --checkpoint-every 5000000
       lessram train tuesday.svm -i monday.lessram -o tuesday.lessram
       lessram train a.svm -o control.lessram --weights float32 --rates exact32
+      lessram train log.csv.zst -o log.lessram --label click --ignore id --interactions 'site*device'
+      lessram train lake/*.parquet -o lake.lessram --label click --categorical user,site --text title
+      lessram train clicks.vw -o clicks.lessram --interactions ab --ignore c
       lessram train text.svm -o text.lessram --weights q3.12 --rates squares8 --alpha 0.35
     """
-    from lessram.learning.training import Plan, Reading, Training, plan_sources
+    from lessram.data.formats import Choices, Form, Stream
+    from lessram.data.schema import Tokens
+    from lessram.learning.training import Plan, Training, plan_sources
 
     chosen = {
         "weights": weights,
@@ -99,16 +126,34 @@ def train(
         "seed": seed,
     }
     _check_writable(output)
+    choices = Choices(
+        hash=hash,
+        hash_seed=hash_seed,
+        label=label,
+        weight=weight,
+        columns=_names(columns),
+        categorical=_names(categorical),
+        numeric=_names(numeric),
+        text=_names(text),
+        ignore=_names(ignore),
+        keep=_names(keep),
+        interactions=_names(interactions),
+        tokens=Tokens(pairs=text_pairs, characters=_span(text_characters)),
+    )
+    sources = plan_sources(data)
+    stream = Stream([source.path for source in sources], Form(name=format, delimiter=delimiter, header=header))
     plan = Plan(
-        sources=plan_sources(data),
-        reading=Reading(hash=hash, hash_seed=hash_seed),
+        sources=sources,
+        form=stream.form,
+        reading=stream.decide(choices),
+        threads=thread_count(threads),
         passes=passes,
         max_errors=max_errors,
         checkpoint=None if checkpoint is None else str(checkpoint.absolute()),
         checkpoint_every=checkpoint_every,
     )
     model = _start(initial, {name: value for name, value in chosen.items() if value is not None})
-    _carry_out(Training(model, plan), output, quiet=quiet, json=json, whole_life=False)
+    _carry_out(Training(model, plan, stream=stream), output, quiet=quiet, json=json, whole_life=False)
 
 
 def resume(
@@ -127,6 +172,19 @@ def resume(
 
     _check_writable(output)
     _carry_out(Training.resumed(checkpoint), output, quiet=quiet, json=json, whole_life=True)
+
+
+def _names(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(name for names in given or () for name in names.split(",") if name)
+
+
+def _span(given: str | None) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    least, _, most = given.partition("-")
+    if not (least.isdigit() and (most or least).isdigit()):
+        raise SpecError(f"--text-characters must be two numbers such as 3-5, got {given!r}")
+    return int(least), int(most or least)
 
 
 def _start(initial: Path | None, chosen: dict[str, Any]) -> Model:

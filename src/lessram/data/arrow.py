@@ -95,9 +95,7 @@ class ArrowParser:
     (array([1., 0.], dtype=float32), array([0, 2, 3]), array([1. , 0.5, 2. ], dtype=float32))
     """
 
-    def __init__(
-        self, schema: Schema, slots: int, *, labels: str = "binary", keep_unlabelled: bool = False
-    ) -> None:
+    def __init__(self, schema: Schema, slots: int, *, labels: str = "binary", keep_unlabelled: bool = False) -> None:
         self._block = CellBlock(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
         self._dictionaries: dict[int, tuple[Any, NDArray[Any], NDArray[np.bool_]]] = {}
         self._loaded: tuple[Any, int] = (None, -1)
@@ -118,8 +116,10 @@ class ArrowParser:
         if self._loaded[0] is not batch or self._loaded[1] != base:
             self._load(part, name)
             self._loaded = (batch, base)
-        place = Place(first.source, first.offset + base, first.line + base)
-        return self._block.finish(part.num_rows, place, name, done - base, tolerate)
+        source, offset, line = first.source, first.offset + base, first.line + base
+        return self._block.finish(
+            part.num_rows, done - base, tolerate, name, lambda i: Place(source, offset + i, line + i)
+        )
 
     def _load(self, batch: pa.RecordBatch, name: str) -> None:
         schema = self._block.schema
@@ -134,9 +134,8 @@ class ArrowParser:
             try:
                 self._put(i, kind, array)
             except import_pyarrow().lib.ArrowException as error:
-                raise DataError(
-                    f"found {array.type} in column {schema.columns[i]!r}, expected what can be {kind}: {error}", place=name
-                ) from None
+                found = f"found {array.type} in column {schema.columns[i]!r}"
+                raise DataError(f"{found}, expected what can be {kind}: {error}", place=name) from None
 
     def _put(self, column: int, kind: Kind, array: pa.Array) -> None:
         pa = import_pyarrow()
@@ -166,7 +165,8 @@ class ArrowParser:
         try:
             np.take(hashes, indices, out=self._block.cells.hashes[column, :count])
         except IndexError:
-            raise DataError(f"found an index beyond its dictionary in column {self._block.schema.columns[column]!r}") from None
+            name = self._block.schema.columns[column]
+            raise DataError(f"found an index beyond the dictionary in column {name!r}, expected none") from None
         if empty.any():
             self._block.cells.present[column, :count] &= ~empty[indices]
 
@@ -183,7 +183,7 @@ class ArrowParser:
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two arrays are the same memory. The one that is kept holds on to its own, so no other can take its place."""
+    """Whether two arrays are the same memory. The kept one holds on to its own, so no other can take its place."""
     if one.type != other.type or len(one) != len(other) or one.offset != other.offset:
         return False
     addresses = [[buffer and buffer.address for buffer in array.buffers()] for array in (one, other)]

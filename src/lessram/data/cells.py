@@ -7,6 +7,7 @@ all of its cells stay in the cache between the two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +27,12 @@ BLOCK = 8192
 """Rows that are made of columns at once."""
 
 _STRIDE = BLOCK + 80
-"""Cells between one column and the next: a power of two would put the cells of a row into the same place of the cache."""
+"""Cells between one column and the next: a power of two would put all cells of a row into one place of the cache."""
 
 REPORTS = 10
+BROKEN = 99
+"""What is wrong with a row that was bad before the kernel saw it."""
+
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _LARGEST = np.finfo(np.float32).max
 
@@ -36,6 +40,8 @@ _LARGEST = np.finfo(np.float32).max
 class Cells(NamedTuple):
     """A block of rows, column by column."""
 
+    broken: NDArray[np.bool_]
+    """Rows that are bad for a reason that the kernel does not know."""
     present: NDArray[np.bool_]
     """(column, row): whether the cell is not empty."""
     hashes: NDArray[Any]
@@ -81,6 +87,8 @@ def _number(layout, cells, column, row, head):
 def _row(row, layout, cells, products, rows, k):
     """Write the features of one row. Returns what is wrong, in which column, the new `k`, label and weight."""
     head = (np.float32(np.nan), np.float32(1))
+    if cells.broken[row]:
+        return BROKEN, _ZERO, k, head
     room = np.uint64(rows.slots.size)
     for column in range(np.uint64(layout.kinds.size)):
         kind = layout.kinds[column]
@@ -171,6 +179,7 @@ class CellBlock:
         self._room = Room(self.layout.hashes.dtype, terms, groups)
         columns, texts = len(schema.columns), "text" in schema.kinds
         self.cells = Cells(
+            np.zeros(_STRIDE, np.bool_),
             np.zeros((columns, _STRIDE), np.bool_),
             np.empty((columns, _STRIDE), self.layout.hashes.dtype),
             np.empty((columns, _STRIDE), np.float32),
@@ -179,10 +188,18 @@ class CellBlock:
         )
         self._scratch = np.empty(1 << 12, np.uint8)
         self._tokens = 0  # tokens in use
+        self._messages: dict[int, str] = {}
 
     def start(self) -> None:
         """Begin a new block."""
         self._tokens = 0
+        self._messages = {}
+        self.cells.broken[:] = False
+
+    def put_broken(self, row: int, message: str) -> None:
+        """Say that a row is bad, whatever its cells are."""
+        self._messages[row] = message
+        self.cells.broken[row] = True
 
     def put_present(self, column: int, present: NDArray[np.bool_] | bool, count: int) -> None:
         self.cells.present[column, :count] = present
@@ -220,8 +237,8 @@ class CellBlock:
             self.cells = self.cells._replace(tokens=more)
         self._tokens = int(k)
 
-    def finish(self, count: int, place: Place, name: str, start: int, tolerate: int) -> ParsedPart:
-        """Make rows of the block from row `start` on, as far as one batch goes."""
+    def finish(self, count: int, start: int, tolerate: int, name: str, place_of: Callable[[int], Place]) -> ParsedPart:
+        """Make rows of the block from row `start` on, as far as one batch goes. `place_of(i)`: where row i stands."""
         self._room.fit(BLOCK, 4 * BLOCK)
         progress, bad, reports = Progress(position=start), 0, list[BadLine]()
         while bad <= tolerate:
@@ -235,14 +252,15 @@ class CellBlock:
                 if progress.rows:
                     break
             bad += 1
-            number = place.line + progress.position
-            reports[REPORTS - 1 :] = [BadLine(f"{name}:{number}", self._describe(progress))]
+            line = place_of(progress.position).line
+            reports[REPORTS - 1 :] = [BadLine(f"{name}:{line}", self._describe(progress))]
             progress = progress._replace(position=progress.position + 1)
         batch = self._room.batch(progress.rows, valued=progress.valued, weighted=progress.weighted)
-        stop = Place(place.source, place.offset + progress.position, place.line + progress.position)
-        return ParsedPart(batch, bad, reports, batch.features, stop, progress.unlabelled)
+        return ParsedPart(batch, bad, reports, batch.features, place_of(progress.position), progress.unlabelled)
 
     def _describe(self, progress: Progress) -> str:
+        if progress.status == BROKEN:
+            return self._messages[progress.position]
         if progress.status == FULL:
             return f"found a row that makes too many products, expected at most {MOST} features in one row"
         if progress.status == INFINITE:

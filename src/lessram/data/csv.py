@@ -44,7 +44,7 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
         if len(self.delimiter.encode()) != 1 or self.delimiter in "\r\n":
             raise SpecError(f"delimiter must be one ASCII character, not a newline, got {self.delimiter!r}")
         if len(self.quote.encode()) > 1 or self.quote in (self.delimiter, "\r", "\n", "\0"):
-            raise SpecError(f"quote must be one ASCII character, other than the delimiter, or empty, got {self.quote!r}")
+            raise SpecError(f"quote must be one ASCII character, not the delimiter, or empty, got {self.quote!r}")
 
     @property
     def dialect(self) -> Dialect:
@@ -56,7 +56,8 @@ TSV = CsvOptions(delimiter="\t", quote="")
 
 def _rows(chunk: Chunk, options: CsvOptions, most: int) -> list[list[str]]:
     """The first rows of a chunk, by the standard library: for headers and guesses, not for speed."""
-    position, taken, dialect = 0, [], options.dialect
+    position, dialect = 0, options.dialect
+    taken: list[list[str]] = []
     chunk.text[chunk.size] = ord("\n")
     stop = np.uint64(chunk.size)
     while position < chunk.size and len(taken) < most:

@@ -10,7 +10,7 @@ from lessram.data.hashing import fold_into_slots, hash_name
 from lessram.data.interactions import append_products, set_group
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress
 from lessram.data.scanning import mask_equal, mask_of
-from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT
+from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT
 from lessram.data.text import (
     DECIDED,
     NEWLINE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lessram.data.batch import Batch
-from lessram.data.parsing import Parsed, RowBuffers, make_rules
-from lessram.data.source import ChunkReader, Place, TextBuffer
-from lessram.data.svmlight import parse
+from lessram.data.formats import Choices, Form, Reading, Stream
+from lessram.data.parsing import BadLine
+from lessram.data.source import Place
 from lessram.errors import DataError, SpecError, TooManyErrors
 
 MESSAGES = 10  # bad lines that the report quotes
@@ -20,33 +20,46 @@ class Position(Place, frozen=True):
     """Bad lines so far."""
     hashed: int = 0
     """Ids hashed so far."""
+    unlabelled: int = 0
+    """Examples without a label so far."""
 
 
 class Report:
     """What happened on the way: for limits while reading, for the summary afterwards."""
 
-    def __init__(self, max_errors: int, skipped: int = 0, hashed: int = 0) -> None:
+    def __init__(self, max_errors: int, start: Position | None = None) -> None:
         if max_errors < 0:
             raise SpecError(f"max_errors must not be negative, got {max_errors}")
+        start = start or Position()
         self.max_errors = max_errors
-        self.skipped = skipped
+        self.skipped = start.skipped
         """Bad lines."""
-        self.hashed = hashed
-        """Ids that were hashed, because they are no slots or because all are."""
+        self.hashed = start.hashed
+        """Features that were hashed, because they are no slots or because all are."""
+        self.unlabelled = start.unlabelled
+        """Examples without a label, which were left out."""
         self.messages: list[str] = []
         """The first few bad lines: place, what was found, what was expected."""
 
-    def add(self, parsed: Parsed) -> None:
-        """Account for one chunk; chunks come in order. Raises when there are too many bad lines."""
-        self.skipped += parsed.bad
-        self.hashed += parsed.hashed
+    def add(self, bad: int, reports: list[BadLine], hashed: int, unlabelled: int) -> None:
+        """Account for one part; parts come in order. Raises when there are too many bad lines."""
+        allowed = self.left()
+        self.skipped += bad
+        self.hashed += hashed
+        self.unlabelled += unlabelled
         room = MESSAGES - len(self.messages)
-        self.messages += [f"{place}: {message}" for place, message in parsed.reports[:room]]
-        if self.skipped > self.max_errors:
-            place, message = parsed.reports[-1]
+        self.messages += [f"{place}: {message}" for place, message in reports[:room]]
+        if bad > allowed:
+            # Threads parse ahead and may find more than one line too many: the first of them is to blame.
+            place, message = reports[min(allowed, len(reports) - 1)]
+            self.skipped = self.max_errors + 1
             if self.max_errors == 0:
                 raise DataError(message, place=place)
             raise TooManyErrors(f"{message}; {self.skipped} bad lines, {self.max_errors} allowed", place=place)
+
+    def left(self) -> int:
+        """How many more bad lines are allowed."""
+        return self.max_errors - self.skipped
 
 
 class BatchReader:
@@ -57,58 +70,67 @@ class BatchReader:
 
     def __init__(
         self,
-        sources: Sequence[str],
+        stream: Stream,
+        reading: Reading,
         *,
         slots: int,
-        hash: str = "auto",
-        hash_seed: int = 0,
         labels: str = "binary",
+        keep_unlabelled: bool = False,
         max_errors: int = 0,
         start: Position | None = None,
+        threads: int = 1,
     ) -> None:
+        if threads < 1:
+            raise SpecError(f"threads must be at least 1, got {threads}")
+        self.report = Report(max_errors, start)
         self.position = start or Position()
-        self.report = Report(max_errors, self.position.skipped, self.position.hashed)
-        self._rules = make_rules(slots, hash=hash, hash_seed=hash_seed, labels=labels)
-        self._chunks = ChunkReader(sources, self.position)
-        self._text = TextBuffer()
-        self._rows = RowBuffers(self._rules)
+        self._parts = stream.parts(
+            reading,
+            slots,
+            labels=labels,
+            keep_unlabelled=keep_unlabelled,
+            tolerate=self.report.left,
+            threads=threads,
+        )
 
     def __iter__(self) -> Iterator[tuple[Batch, Position]]:
         return self
 
     def __next__(self) -> tuple[Batch, Position]:
-        while (chunk := self._chunks.read(self._text)) is not None:
-            parsed = parse(chunk, self._rows, self._rules, tolerate=self.report.max_errors - self.report.skipped)
-            self.report.add(parsed)
-            place = chunk.stop
-            self.position = Position(place.source, place.offset, place.line, self.report.skipped, self.report.hashed)
-            if parsed.batch.rows:
-                return parsed.batch, self.position
+        for part in self._parts:
+            report, place = self.report, part.stop
+            report.add(part.bad, part.reports, part.hashed, part.unlabelled)
+            self.position = Position(
+                place.source, place.offset, place.line, report.skipped, report.hashed, report.unlabelled
+            )
+            if part.batch.rows:
+                return part.batch, self.position
         raise StopIteration
-
-    def close(self) -> None:
-        self._chunks.close()
 
 
 def read_batches(
     sources: Sequence[str],
     *,
     slots: int,
+    format: str = "auto",
+    choices: Choices | None = None,
     hash: str = "auto",
     hash_seed: int = 0,
     labels: str = "binary",
     max_errors: int = 0,
     start: Position | None = None,
+    threads: int = 1,
 ) -> BatchReader:
-    """Read svmlight text from files, globs, directories and standard input (`-`), compressed or not.
+    """Read files, globs, directories and standard input (`-`), compressed or not, of any format.
 
-    `hash`: "auto" takes ids below the number of slots as they are and hashes larger ones, "all" hashes every
-    id, "none" makes a larger id an error. `labels`: "binary" or "real". `max_errors` bad lines are skipped and
-    counted; one more raises `TooManyErrors`, and with 0 the first raises `DataError`.
+    `hash`: "auto" takes numbers below the number of slots as they are and hashes everything else, "all" hashes
+    every id, "none" makes a larger id an error. `choices` say more about columns and namespaces. `labels`:
+    "binary" or "real". `max_errors` bad lines are skipped and counted; one more raises `TooManyErrors`, and
+    with 0 the first raises `DataError`.
 
     Iterate over the result for (batch, position) pairs; its `report` has the number of `skipped` lines, the first
     `messages` and the number of `hashed` ids. Pass a position as `start` to go on behind its batch.
     """
-    return BatchReader(
-        sources, slots=slots, hash=hash, hash_seed=hash_seed, labels=labels, max_errors=max_errors, start=start
-    )
+    stream = Stream(sources, Form(name=format), start)
+    reading = stream.decide(choices or Choices(hash=hash, hash_seed=hash_seed))
+    return BatchReader(stream, reading, slots=slots, labels=labels, max_errors=max_errors, start=start, threads=threads)

@@ -23,7 +23,7 @@ REPORTS = 10
 DONE, FULL, LONG_NUMBER = 0, 1, 2
 """Why a kernel came back: all done, no room for the line, a number that Python must decide; or the line is bad."""
 
-ENOUGH = 1 << 22
+ENOUGH = 1 << 20
 """Features after which a batch is handed out rather than made larger."""
 MOST = 1 << 26
 """Features that one row may have."""

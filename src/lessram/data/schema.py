@@ -79,7 +79,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.kinds):
-            raise SpecError(f"a schema must have one kind for each column, got {len(self.kinds)} for {len(self.columns)}")
+            raise SpecError(f"a schema needs one kind for each column, got {len(self.kinds)} for {len(self.columns)}")
         repeated = {name for name in self.columns if self.columns.count(name) > 1}
         if repeated:
             raise SpecError(f"columns must have different names, got {sorted(repeated)[0]!r} more than once")

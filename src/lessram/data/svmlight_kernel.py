@@ -24,11 +24,9 @@ from lessram.data.text import (
     SPACE,
     UNDECIDED,
     any_number,
-    digit_run,
-    eight_digits,
     is_blank,
     line_end,
-    load_digits,
+    long_decimal,
     short_number,
     short_whole,
 )
@@ -75,12 +73,28 @@ def _usual_index(text, start, stop):
 
 
 @inlined
+def _long_index(text, start, stop):
+    """The same for 17 to 20 digits, if the number is below 2^64."""
+    if stop - start - np.uint64(17) > np.uint64(3):
+        return np.uint64(0), False
+    middle = stop - np.uint64(16)
+    high, good = short_whole(text, start, middle)
+    low, fine = _usual_index(text, middle, stop)
+    limit = np.uint64(2**64 // 10**16)
+    below = high < limit or (high == limit and low < np.uint64(2**64 % 10**16))
+    return high * np.uint64(10**16) + low, good and fine and below
+
+
+@inlined
 def _usual_value(text, start, stop):
     """As `short_number`, and faster where there is one digit: then most often all values have one."""
     digit = np.uint64(text[start]) - np.uint64(48)
     if stop - start == _ONE and digit <= np.uint64(9):
         return np.float32(np.int64(digit)), True
-    return short_number(text, start, stop)
+    value, good = short_number(text, start, stop)
+    if good:
+        return value, True
+    return long_decimal(text, start, stop)
 
 
 @inlined
@@ -88,7 +102,9 @@ def _usual_feature(text, start, colon, stop):
     """The index and value that text[start:stop] spells, and whether that is a usual feature."""
     index, good = _usual_index(text, start, colon)
     if not good:
-        return index, np.float32(0), False
+        index, good = _long_index(text, start, colon)
+        if not good:
+            return index, np.float32(0), False
     value, good = _usual_value(text, colon + _ONE, stop)
     if not good:
         return index, value, False
@@ -99,11 +115,6 @@ def _usual_feature(text, start, colon, stop):
 def _any_index(text, p):
     """The whole number at `p`, its end (`p` if there is none), and whether it is below 2^64."""
     number, fits = np.uint64(0), True
-    word = load_digits(text, p)
-    while digit_run(word) == np.uint64(8) and number < np.uint64(10**11):
-        number = number * np.uint64(10**8) + eight_digits(word)
-        p += np.uint64(8)
-        word = load_digits(text, p)
     digit = np.uint64(text[p]) - np.uint64(48)
     while digit <= np.uint64(9):
         fits &= number < np.uint64(2**64 // 10) or (number == np.uint64(2**64 // 10) and digit < np.uint64(6))
@@ -136,11 +147,9 @@ def _any_word(text, p):
     if text[end] != COLON:
         return (DONE if _ends_word(text[end]) else INDEX), end, True, index, one
     value, end, state = any_number(text, end + _ONE)
-    if state == UNDECIDED:
-        return LONG_VALUE, p, False, nothing, one
-    if state != DECIDED or not _ends_word(text[end]):
-        return VALUE, p, False, nothing, one
-    return DONE, end, True, index, value
+    if state == DECIDED and _ends_word(text[end]):
+        return DONE, end, True, index, value
+    return (LONG_VALUE if state == UNDECIDED and _ends_word(text[end]) else VALUE), p, False, nothing, one
 
 
 @inlined
@@ -151,10 +160,8 @@ def _label(text, p, real):
     if digit <= _ONE and text[end] == SPACE and not real:
         return DONE, end, np.float32(digit == _ONE and text[p] != MINUS)
     label, end, state = any_number(text, p)
-    if state == UNDECIDED:
-        return LONG_LABEL, end, label
     if state != DECIDED or not _ends_word(text[end]):
-        return LABEL, end, label
+        return (LONG_LABEL if state == UNDECIDED and _ends_word(text[end]) else LABEL), end, label
     if real or label == np.float32(1):
         return DONE, end, label
     return (DONE if label == np.float32(0) or label == np.float32(-1) else LABEL), end, np.float32(0)

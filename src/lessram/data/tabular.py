@@ -185,7 +185,8 @@ def _frame(data: Any) -> Any:
         hasattr(data, name) for name in ("__arrow_c_stream__", "read_next_batch", "collect")
     ):
         return data
-    raise SpecError(f"a table must be a path, or speak Arrow (Arrow, Polars, pandas, DuckDB), got {type(data).__name__}")
+    kind = type(data).__name__
+    raise SpecError(f"a table must be a path, or speak Arrow (Arrow, Polars, pandas, DuckDB), got {kind}")
 
 
 class TableReader:

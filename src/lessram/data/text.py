@@ -243,3 +243,27 @@ def short_number(text, start, stop):
     good = _all_digits(digits) & (count - np.uint64(1) < np.uint64(8))
     value = np.float32(np.float64(np.int64(eight_digits(digits))) / _POWER_OF_TEN[fraction])
     return choose(negative, -value, value), good
+
+
+@inlined
+def long_decimal(text, start, stop):
+    """As `short_number`, for up to 19 digits with a point among them: at most 8 before it, 1 to 16 behind it."""
+    negative = text[start] == MINUS
+    start += np.uint64(negative)
+    word = load_digits(text, start)
+    whole = digit_run(word)
+    first = start + whole + np.uint64(1)
+    count = stop - first
+    if whole == np.uint64(0) or text[first - np.uint64(1)] != POINT or whole + count > np.uint64(19):
+        return np.float32(0), False
+    mantissa, good = first_digits(word, whole), True
+    split = first
+    if count > np.uint64(8):
+        split = first + np.uint64(8)
+        high, good = short_whole(text, first, split)
+        mantissa = mantissa * np.uint64(10**8) + high
+    low, fine = short_whole(text, split, stop)
+    if not (good and fine):
+        return np.float32(0), False
+    value, _ = _decide(mantissa * _WHOLE_POWER_OF_TEN[stop - split] + low, -np.int64(count), False)
+    return (-value if negative else value), True

@@ -40,7 +40,7 @@ def _next(scratch, p, stop):
 
 @inlined
 def _grams(scratch, start, stop, layout, seed, slots, k):
-    """Runs of characters in `scratch[start:stop]`, a word with its marks. Returns the new `k`; beyond the room: full."""
+    """Runs of characters in `scratch[start:stop]`, a word with its marks; as `tokenise`."""
     room = np.uint64(slots.size)
     for size in range(layout.least, layout.most + _ONE):
         end, count = start, _ZERO
@@ -63,7 +63,10 @@ def _grams(scratch, start, stop, layout, seed, slots, k):
 
 @kernel
 def tokenise(text, p, stop, layout, column, scratch, slots, k):
-    """Write the hashes of the tokens of `text[p:stop]` from `slots[k]` on. Returns the new `k`; beyond the room: full."""
+    """Write the hashes of the tokens of `text[p:stop]` from `slots[k]` on.
+
+    Returns the new `k`; one beyond the room says that it is full.
+    """
     seed, room = layout.hashes[column], np.uint64(slots.size)
     length = stop - p
     scratch[0] = np.uint8(0)

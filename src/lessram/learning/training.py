@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from lessram.data.reader import BatchReader, Position, Report, read_batches
+from lessram.data.formats import Form, Reading, Stream
+from lessram.data.reader import BatchReader, Position, Report
 from lessram.data.source import STDIN, Identity, identify
 from lessram.errors import DataError, FileFormatError, SpecError
 from lessram.learning.learner import Learner
@@ -23,23 +24,17 @@ from lessram.model.model import Model
 CHECKPOINT_EVERY = 1_000_000
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """How features become slots: kept in the model, because prediction must do the same."""
-
-    format: str = "svmlight"
-    hash: str = "auto"
-    hash_seed: int = 0
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run does."""
 
     sources: list[Identity]
+    form: Form
     reading: Reading
     passes: int = 1
     max_errors: int = 0
     checkpoint: str | None = None
     checkpoint_every: int = CHECKPOINT_EVERY
+    threads: int = 1
 
     def __post_init__(self) -> None:
         if self.passes < 1:
@@ -68,12 +63,15 @@ def plan_sources(sources: list[str]) -> list[Identity]:
 
 
 class Training:
-    """Carries out a plan on a model, batch by batch."""
+    """Carries out a plan on a model, batch by batch. `stream` is the plan's sources, if they are open already."""
 
-    def __init__(self, model: Model, plan: Plan, standing: Standing | None = None) -> None:
-        if model.reader and model.reader != msgspec.to_builtins(plan.reading):
-            raise SpecError(f"the model was trained with {model.reader}, expected the same, got {plan.reading}")
+    def __init__(
+        self, model: Model, plan: Plan, standing: Standing | None = None, stream: Stream | None = None
+    ) -> None:
+        if model.reader and reading_of(model) != plan.reading:
+            raise SpecError(f"the model was trained on {reading_of(model)}, expected the same, got {plan.reading}")
         model.reader = msgspec.to_builtins(plan.reading)
+        self._stream = stream
         self.model = model
         self.learner = Learner(model)
         self.plan = plan
@@ -114,7 +112,7 @@ class Training:
                 yield self._share()
             self.report = reader.report
             self.pass_number += 1
-            self.position = Position(skipped=self.report.skipped, hashed=self.report.hashed)
+            self.position = Position()  # what a pass skips and hashes, the next one skips and hashes again
 
     def save_checkpoint(self) -> None:
         """Write the model together with where the run stands."""
@@ -127,11 +125,15 @@ class Training:
             self.model.progress = None
 
     def _reader(self) -> BatchReader:
-        reader = open_reader(
-            [source.path for source in self.plan.sources],
-            self.model,
+        stream, self._stream = self._stream, None
+        reader = BatchReader(
+            stream or Stream([source.path for source in self.plan.sources], self.plan.form, self.position),
+            self.plan.reading,
+            slots=self.model.spec.slots,
+            labels=labels_of(self.model),
             max_errors=self.plan.max_errors,
             start=self.position,
+            threads=self.plan.threads,
         )
         self.report = reader.report
         return reader
@@ -157,24 +159,34 @@ class Training:
         return (self.pass_number + done / total) / self.plan.passes
 
 
+def reading_of(model: Model) -> Reading:
+    """How the features of a model became slots."""
+    return msgspec.convert(model.reader, Reading)
+
+
+def labels_of(model: Model) -> str:
+    """The labels that a model takes."""
+    return "real" if model.spec.loss == "squared" else "binary"
+
+
 def open_reader(
     sources: list[str],
     model: Model,
+    form: Form,
     *,
     max_errors: int = 0,
-    start: Position | None = None,
-    labels: str | None = None,
+    threads: int = 1,
+    predicting: bool = False,
 ) -> BatchReader:
-    """Read sources as a model was trained to read them."""
-    reading = msgspec.convert(model.reader or {}, Reading)
-    return read_batches(
-        sources,
+    """Read sources as a model was trained to read them; for predictions, labels may be anything or missing."""
+    return BatchReader(
+        Stream(sources, form),
+        reading_of(model),
         slots=model.spec.slots,
-        hash=reading.hash,
-        hash_seed=reading.hash_seed,
-        labels=labels or ("real" if model.spec.loss == "squared" else "binary"),
+        labels="real" if predicting else labels_of(model),
+        keep_unlabelled=predicting,
         max_errors=max_errors,
-        start=start,
+        threads=threads,
     )
 
 

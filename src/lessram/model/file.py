@@ -9,6 +9,7 @@ SHA-256. So a flip of any bit in header or data is noticed.
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import secrets
 from collections.abc import Iterator
@@ -153,7 +154,7 @@ def _tensor(
     data: NDArray[np.uint8], entry: Any, description: _Description, key: str, name: str, verify: bool
 ) -> NDArray[Any]:
     try:
-        first, last = entry["data_offsets"]
+        first, last = (operator.index(offset) for offset in entry["data_offsets"])
         dtype = np.dtype(_NUMPY_TYPES[entry["dtype"]])
         agrees = entry["dtype"] == description.dtype and entry["shape"] == description.shape
         expected = dtype.itemsize * int(np.prod(description.shape, dtype=object))

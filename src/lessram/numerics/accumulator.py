@@ -37,6 +37,7 @@ LOG_CUBIC = (np.float32(0.15545), np.float32(-1.03926), np.float32(3.02948), np.
 
 _C3, _C2, _C1, _C0 = LOG_CUBIC
 _ONE = np.float32(1.0)
+_LAST = np.float32(LEVELS - 1)
 
 
 class Accumulator(NamedTuple):
@@ -103,7 +104,8 @@ def advanced(table, level, addend, uniform):
         mantissa = bits_to_float((bits & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000))
         log = small_to_float(bits >> np.uint32(23)) + (((mantissa * _C3 + _C2) * mantissa + _C1) * mantissa + _C0)
         levels = log * table.levels_per_octave
-        k = np.int32(levels if levels > np.float32(0.0) else np.float32(0.0))
+        levels = levels if levels > np.float32(0.0) else np.float32(0.0)
+        k = np.int32(levels if levels < _LAST else _LAST)  # a jump beyond all levels saturates
         fall = table.decay[k]
         y = r * fall - (_ONE - fall)
         if y > table.gap:

@@ -29,8 +29,9 @@ LARGEST_STEP = np.float32(65536.0)  # beyond the width of any grid: a longer ste
 
 @inlined
 def project(value, limit):
-    """The point of [-limit, limit] nearest to `value`."""
-    return min(max(value, -limit), limit)
+    """The point of [-limit, limit] nearest to `value`; an end for NaN, which must not get into a table."""
+    value = value if value > -limit else -limit
+    return value if value < limit else limit
 
 
 def outside(value: Any, limit: Any) -> bool:

@@ -152,7 +152,7 @@ def _repair(table, rule, batch, row, scratch, square):
             slot = batch.slots[row.start + j]
             x = feature_value(batch.values, row.start + j)
             uniform = fine_uniform(word(np.uint32(j), row.key), shared)
-            level = advanced(rule.sums, table.cells[slot].level, square * (x * x), uniform)
+            level = advanced(rule.sums, table.cells[slot].level, square * x * x, uniform)
             table.cells[slot].level = np.uint8(level)
 
     return repair_levels

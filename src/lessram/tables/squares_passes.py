@@ -1,7 +1,8 @@
 """The vector passes of a row under squared-gradient rates.
 
 They equal, lane by lane and bit by bit, `advanced` of numerics.accumulator and the formula
-alpha * x / (beta + sqrt(v + a)) in float32.
+x * (alpha / (beta + sqrt(v + a))) in float32, with a = square * x * x multiplied in this order: values whose
+square overflows then give infinite sums and rates of 0, but never 0 * infinity.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from lessram.numerics.vector import (
 
 @intrinsic
 def rate_row(typingctx, sums, values, noted, length, square, lowest, alpha, beta):  # type: ignore[no-untyped-def]
-    """noted = alpha x / (beta + sqrt(v + square x^2)), v = sums - lowest; returns sum of x * noted as float64.
+    """noted = x * alpha / (beta + sqrt(v + square x^2)), v = sums - lowest; returns sum of x * noted as float64.
 
     The sum is sixteen partial sums in float32, added as a tree.
     """
@@ -44,7 +45,7 @@ def rate_row(typingctx, sums, values, noted, length, square, lowest, alpha, beta
         with blocks(builder, length) as j:
             x = load(context, builder, kinds[1], values, j, FLOATS).where(inside(builder, builder.sub(length, j)), 0.0)
             v = load(context, builder, kinds[0], sums, j, FLOATS) - lowest
-            scale = alpha * x / (beta + (v + square * (x * x)).root())
+            scale = x * (alpha / (beta + (v + square * x * x).root()))
             store(context, builder, kinds[2], noted, j, scale)
             builder.store((Vector(builder, builder.load(total)) + x * scale).value, total)
         return builder.fpext(Vector(builder, builder.load(total)).sum_as_tree(), ir.DoubleType())
@@ -77,7 +78,7 @@ def level_row(typingctx, scratch, length, square, sums, fraction):  # type: igno
         rest = cgutils.alloca_once(builder, FLOATS)
         with blocks(builder, length) as j:
             x = row_of("values", j, FLOATS)
-            result = square * (x * x)
+            result = square * x * x
             if randomized:
                 r = (result / row_of("sums", j, FLOATS)).at_most(float(LARGEST_RATIO))
                 _whole_levels(context, builder, tables, r, count, rest)
@@ -103,7 +104,8 @@ def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any
         mantissa = ((bits & 0x7FFFFF) | 0x3F800000).cast(FLOATS)
         c3, c2, c1, c0 = (float(c) for c in LOG_CUBIC)
         log = (bits >> 23).to_floats() + (((mantissa * c3 + c2) * mantissa + c1) * mantissa + c0)
-        k = (log * splat(builder, tables["levels_per_octave"][1])).at_least(0.0).to_ints()
+        k = (log * splat(builder, tables["levels_per_octave"][1])).at_least(0.0)
+        k = k.at_most(LEVELS - 1.0).to_ints()
         fall = gather(context, builder, *tables["decay"], k)
         y = r * fall - (splat(builder, ir.Constant(ir.FloatType(), 1.0)) - fall)
         more = y.exceeds(gap)

@@ -1,0 +1,266 @@
+"""Which format a source has, how its features become slots, and the parser that does it.
+
+Form       how the rows of a source are written: svmlight, vw, csv, tsv, jsonl, parquet; not part of a model
+Reading    how features become slots: part of a model, because prediction must do the same
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from lessram.data import csv, jsonl
+from lessram.data.parsing import RowBuffers, make_rules
+from lessram.data.pipeline import Chunks, Parser, parsed_parts
+from lessram.data.row_reader import RowReader
+from lessram.data.rows import ParsedPart
+from lessram.data.schema import Schema, Tokens
+from lessram.data.source import Chunk, ChunkReader, Place, TextBuffer, expand
+from lessram.data.svmlight import parse as parse_svmlight
+from lessram.data.vw import VwOptions, VwParser
+from lessram.errors import DataError, SpecError
+
+FORMATS = ("auto", "svmlight", "vw", "csv", "tsv", "jsonl", "parquet")
+TABLES = ("csv", "tsv", "jsonl", "parquet")
+
+_ENDINGS = {
+    "svmlight": (".svm", ".svmlight", ".libsvm"),
+    "vw": (".vw",),
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".arrow", ".feather"),
+}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_SVMLIGHT_LINE = re.compile(rb"[-+]?[0-9.]+([ \t]+(qid:)?[0-9]+(:[-+.0-9eE]+)?)*[ \t]*(#.*)?")
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """How the rows of a source are written."""
+
+    name: str
+    delimiter: str = ","
+    header: bool = True
+
+    @property
+    def csv(self) -> csv.CsvOptions:
+        """How the cells of a delimited file are parted."""
+        if self.name == "tsv":
+            return csv.CsvOptions(delimiter="\t", quote="", header=self.header)
+        return csv.CsvOptions(delimiter=self.delimiter, header=self.header)
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """How features become slots."""
+
+    hash: str = "auto"
+    """Of numbered features: auto, all or none. Of Vowpal Wabbit's names: strings (as auto) or all."""
+    hash_seed: int = 0
+    vw: VwOptions | None = None
+    """For Vowpal Wabbit text."""
+    schema: Schema | None = None
+    """For tables."""
+
+    @property
+    def kind(self) -> str:
+        return "a table" if self.schema else "Vowpal Wabbit text" if self.vw else "svmlight text"
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user says about features: of columns for tables, of namespaces for Vowpal Wabbit text."""
+
+    hash: str = "auto"
+    hash_seed: int = 0
+    label: str | None = None
+    weight: str | None = None
+    columns: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    interactions: tuple[str, ...] = ()
+    tokens: Tokens = Tokens()
+
+
+class _Peeked:
+    """Chunks of which the first can be looked at before it is read."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = chunks
+        self._first: Chunk | None = None
+
+    def peek(self) -> Chunk | None:
+        if self._first is None:
+            self._first = self._chunks.read(TextBuffer())
+        return self._first
+
+    def read(self, buffer: TextBuffer) -> Chunk | None:
+        first, self._first = self._first, None
+        return first if first is not None else self._chunks.read(buffer)
+
+
+class Stream:
+    """Sources opened at a place: to be looked at, then read once."""
+
+    def __init__(self, sources: Sequence[str], form: Form, start: Place | None = None) -> None:
+        if form.name not in FORMATS:
+            raise SpecError(f"format must be one of {', '.join(FORMATS)}, got {form.name!r}")
+        self.paths = expand(sources)
+        self._start = start or Place()
+        lines = _Peeked(ChunkReader(self.paths, self._start))
+        if form.name == "auto":
+            form = msgspec.structs.replace(form, name=_detect(self.paths[0], lines))
+        self.form = form
+        self._chunks: _Peeked = _Peeked(RowReader(lines, form.csv)) if form.name == "csv" and form.csv.quote else lines
+
+    def decide(self, choices: Choices) -> Reading:
+        """How the features of these sources become slots, from what the user says and what the first rows show."""
+        self._check(choices)
+        if self.form.name == "svmlight":
+            return Reading(hash=choices.hash, hash_seed=choices.hash_seed)
+        if self.form.name == "vw":
+            return Reading(vw=_vw_options(choices))
+        return Reading(schema=self._guess(choices))
+
+    def _check(self, choices: Choices) -> None:
+        tables = ("label", "weight", "columns", "categorical", "numeric", "text")
+        named = ("ignore", "keep", "interactions")
+        refused = {"svmlight": (*tables, *named), "vw": tables}.get(self.form.name, ("keep",))
+        for name in refused:
+            if getattr(choices, name):
+                raise SpecError(f"--{name} does not go with {self.form.name} data")
+        if self.form.name in TABLES and choices.label is None:
+            raise SpecError(f"{self.form.name} data need --label COLUMN")
+
+    def _guess(self, choices: Choices) -> Schema:
+        said: dict[str, Any] = {
+            "label": choices.label,
+            "weight": choices.weight,
+            "columns": list(choices.columns) or None,
+            "categorical": choices.categorical,
+            "numeric": choices.numeric,
+            "text": choices.text,
+            "ignore": choices.ignore,
+            "tokens": choices.tokens,
+            "interactions": [tuple(terms.split("*")) for terms in choices.interactions],
+            "seed": choices.hash_seed,
+        }
+        if self.form.name == "parquet":
+            return self._table().guess_schema(**said)
+        chunk = self._first_chunk()
+        return (
+            jsonl.guess_schema(chunk, **said)
+            if self.form.name == "jsonl"
+            else csv.guess_schema(chunk, self.form.csv, **said)
+        )
+
+    def _first_chunk(self) -> Chunk:
+        chunk = self._chunks.peek()
+        if chunk is None:
+            raise DataError("found nothing in it, expected a table", place=self.paths[0])
+        return chunk
+
+    def _table(self) -> Any:
+        from lessram.data.tabular import open_table
+
+        return open_table(self.paths)
+
+    def parts(
+        self,
+        reading: Reading,
+        slots: int,
+        *,
+        labels: str = "binary",
+        keep_unlabelled: bool = False,
+        tolerate: Callable[[], int] = lambda: 0,
+        threads: int = 1,
+    ) -> Iterator[ParsedPart]:
+        """Parse everything, in order; `tolerate` says how many more bad lines are allowed."""
+        expected = Reading(schema=reading.schema) if self.form.name in TABLES else reading
+        if (expected.schema is None) != (self.form.name not in TABLES) or (reading.vw is None) != (
+            self.form.name != "vw"
+        ):
+            raise SpecError(f"the model was trained on {reading.kind}, got {self.form.name} data")
+        options = {"labels": labels, "keep_unlabelled": keep_unlabelled}
+        if self.form.name == "parquet":
+            return self._table_parts(reading, slots, tolerate(), options)
+        return parsed_parts(self._chunks, self._maker(reading, slots, options), tolerate=tolerate, threads=threads)
+
+    def _table_parts(
+        self, reading: Reading, slots: int, tolerate: int, options: dict[str, Any]
+    ) -> Iterator[ParsedPart]:
+        from lessram.data.tabular import TableReader
+
+        assert reading.schema is not None
+        table = self._table()
+        schema = reading.schema.arranged(table.arrow_schema.names)
+        return iter(TableReader(table, schema, slots, tolerate=tolerate, start=self._start, **options))
+
+    def _maker(self, reading: Reading, slots: int, options: dict[str, Any]) -> Callable[[], Parser]:
+        if self.form.name == "svmlight":
+            return lambda: _SvmlightParser(reading, slots, options["labels"])
+        if self.form.name == "vw":
+            return lambda: VwParser(slots, reading.vw, **options)
+        assert reading.schema is not None
+        schema = reading.schema
+        if self.form.name == "jsonl":
+            return lambda: jsonl.JsonParser(schema, slots, **options)
+        if self._start.offset == 0:  # behind its beginning, a file has no header to look at
+            schema = schema.arranged(csv.column_names(self._first_chunk(), self.form.csv))
+        return lambda: csv.CsvParser(schema, slots, self.form.csv, **options)
+
+
+class _SvmlightParser:
+    """The svmlight parser with its rules and buffers. One for each thread."""
+
+    def __init__(self, reading: Reading, slots: int, labels: str) -> None:
+        self._rules = make_rules(slots, hash=reading.hash, hash_seed=reading.hash_seed, labels=labels)
+        self._buffers = RowBuffers(self._rules)
+
+    def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
+        parsed = parse_svmlight(chunk, self._buffers, self._rules, tolerate=tolerate)
+        return ParsedPart(parsed.batch, parsed.bad, parsed.reports, parsed.hashed, chunk.stop)
+
+
+def _vw_options(choices: Choices) -> VwOptions:
+    return VwOptions(
+        hash="all" if choices.hash == "all" else "strings",
+        seed=choices.hash_seed,
+        ignore="".join(choices.ignore),
+        keep="".join(choices.keep),
+        interactions=choices.interactions,
+    )
+
+
+def _detect(path: str, lines: _Peeked) -> str:
+    """The format of a source, by its name, else by its first line."""
+    name = os.path.basename(path).lower()
+    for ending in _COMPRESSED:
+        name = name.removesuffix(ending)
+    for form, endings in _ENDINGS.items():
+        if name.endswith(endings):
+            return form
+    if os.path.isfile(path) and _is_columnar(path):  # a pipe must not be opened twice
+        return "parquet"
+    chunk = lines.peek()
+    line = b"" if chunk is None else bytes(chunk.text[: min(chunk.size, 1 << 16)]).split(b"\n", 1)[0].strip()
+    if not line or _SVMLIGHT_LINE.fullmatch(line):
+        return "svmlight"
+    if line.startswith(b"{"):
+        return "jsonl"
+    if b"|" in line:
+        return "vw"
+    return "tsv" if b"\t" in line else "csv" if b"," in line else "svmlight"
+
+
+def _is_columnar(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(6).startswith((b"PAR1", b"ARROW1"))
+    except OSError:
+        return False  # whoever reads it will say what is wrong

@@ -1,0 +1,208 @@
+"""JSON lines: one object a line, its fields the columns of a table.
+
+    field  a string, a number, true, false or null; missing is the same as null. `user.age` is the field `age` of the
+           object in the field `user`; a field that is really called so comes first
+    category  strings as they are, true and false, whole numbers without a point: as CSV and Arrow would write them
+    number    a number, true = 1, false = 0, or a string that is a number
+
+What fields become is said in `schema.py`. A line that is no JSON object, a list or an object where a value is
+expected, a label that is none: each makes a bad line.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lessram.data.cells import BLOCK, CellBlock
+from lessram.data.lines import show
+from lessram.data.rows import ParsedPart
+from lessram.data.schema import Kind, Schema, make_schema
+from lessram.data.source import Chunk, Place
+from lessram.errors import DataError
+
+SAMPLE = 1000
+"""Lines that are looked at to find the columns and what they are."""
+
+
+def _lines(chunk: Chunk, start: int, most: int) -> tuple[list[bytes], list[int], list[int]]:
+    """Up to `most` lines that are not blank, where each begins, and its number; then the end of the last."""
+    text = chunk.text[start : chunk.size].tobytes()
+    number = chunk.start.line + int(np.count_nonzero(chunk.text[:start] == ord("\n")))
+    lines: list[bytes] = []
+    starts: list[int] = []
+    numbers: list[int] = []
+    position = 0
+    while position < len(text) and len(lines) < most:
+        end = text.find(b"\n", position)
+        end = len(text) if end < 0 else end
+        line = text[position:end]
+        if line and not line.isspace():
+            lines.append(line)
+            starts.append(start + position)
+            numbers.append(number)
+        position, number = end + 1, number + 1
+    return lines, [*starts, start + min(position, len(text))], [*numbers, number]
+
+
+def _flatten(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The fields of an object and of the objects in it, by their paths.
+
+    >>> _flatten({"click": 1, "user": {"age": 30}})
+    {'click': 1, 'user.age': 30}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def guess_schema(chunk: Chunk, **choices: Any) -> Schema:
+    """A schema for the lines that begin with this chunk. `choices` are those of `make_schema`.
+
+    The columns are the fields of the first lines. One that is not said to be anything is numeric if all of its
+    values are numbers, and categorical if not.
+    """
+    rows = []
+    for line in _lines(chunk, 0, SAMPLE)[0]:
+        try:
+            rows.append(_flatten(msgspec.json.decode(line, type=dict[str, Any])))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # a bad line; it will be reported when it is parsed
+    if not rows:
+        raise DataError("found no JSON object in the first lines, expected one a line", place=chunk.name)
+    found = dict.fromkeys(itertools.chain.from_iterable(rows))
+    objects = {path[:i] for path in found for i, letter in enumerate(path) if letter == "."}
+    names = [path for path in found if path not in objects]  # an object that is null here has fields there
+
+    def guess(i: int) -> Kind:
+        values = [row[names[i]] for row in rows if row.get(names[i]) is not None]
+        numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+        return "numeric" if values and numbers else "categorical"
+
+    return make_schema(names, guess, **choices)
+
+
+class _Wrong(Exception):
+    """A value that its column cannot take: what was found."""
+
+
+def _category(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, (int, float)):
+        return repr(value).removesuffix(".0").encode()
+    raise _Wrong(type(value).__name__)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (int, float)):
+        try:
+            return float(value)
+        except OverflowError:  # a whole number of more than 308 digits
+            return np.inf
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = np.nan
+        if np.isfinite(number) and "_" not in value:
+            return number
+        raise _Wrong(show(value.encode("utf-8", "replace")))
+    raise _Wrong(type(value).__name__)
+
+
+_EXPECTED = {"categorical": "a string, a number, true or false", "text": "a string"}
+
+
+class JsonParser:
+    """Parses chunks of JSON lines for a table of `slots` slots. One for each thread.
+
+    >>> from lessram.data.lines import chunk_of
+    >>> chunk = chunk_of(b'{"click": 1, "site": "rome", "price": 0.5}\\n{"click": 0, "price": 2}\\n')
+    >>> part = JsonParser(guess_schema(chunk, label="click"), 2**18).parse(chunk)
+    >>> part.batch.labels, part.batch.indptr, part.batch.values
+    (array([1., 0.], dtype=float32), array([0, 2, 3]), array([1. , 0.5, 2. ], dtype=float32))
+    """
+
+    def __init__(self, schema: Schema, slots: int, *, labels: str = "binary", keep_unlabelled: bool = False) -> None:
+        self._block = CellBlock(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
+        used = [(i, name) for i, name in enumerate(schema.columns) if schema.kinds[i] != "ignored"]
+        paths = {name: name.split(".", 1) for _, name in used}
+        tops = list(dict.fromkeys(itertools.chain.from_iterable([name, path[0]] for name, path in paths.items())))
+        fields = {top: f"f{i}" for i, top in enumerate(tops)}
+        names = {field: top for top, field in fields.items()}
+        row = msgspec.defstruct("Row", [(field, Any, None) for field in names], rename=names)
+        self._decoder = msgspec.json.Decoder(row)  # what has no column is skipped, not built
+        self._columns = [(i, fields[name], (fields[paths[name][0]], paths[name][1:])) for i, name in used]
+
+    def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
+        """Parse a chunk from its start, or from a place in it, up to its end or as far as one block of lines goes.
+
+        Gives up behind the first bad line that is one more than `tolerate`. If the `stop` of what comes back is not
+        the chunk's, call again with it as the start.
+        """
+        position = start.offset - chunk.start.offset if start else 0
+        lines, starts, numbers = _lines(chunk, position, BLOCK)
+        block, source, base = self._block, chunk.start.source, chunk.start.offset
+        block.start()
+        rows = self._decode(lines)
+        for i, field, path in self._columns:
+            self._put(i, field, path, rows)
+
+        def place_of(i: int) -> Place:
+            return chunk.stop if starts[i] >= chunk.size else Place(source, base + starts[i], numbers[i])
+
+        return block.finish(len(lines), 0, tolerate, chunk.name, place_of)
+
+    def _decode(self, lines: list[bytes]) -> list[Any]:
+        """The objects of the lines; an empty one, and a message, for those that are none."""
+        try:
+            return [self._decoder.decode(line) for line in lines]
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            rows = []
+        for i, line in enumerate(lines):
+            try:
+                rows.append(self._decoder.decode(line))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                self._block.put_broken(i, f"found {show(line.strip())}, expected a JSON object ({error})")
+                rows.append(self._decoder.decode(b"{}"))
+        return rows
+
+    def _values(self, field: str, path: tuple[str, list[str]], rows: list[Any]) -> list[Any]:
+        values = [getattr(row, field) for row in rows]
+        top, below = path
+        if below:
+            for i, row in enumerate(rows):
+                if values[i] is None and isinstance(getattr(row, top), dict):
+                    values[i] = _flatten(getattr(row, top)).get(below[0])
+        return values
+
+    def _put(self, column: int, field: str, path: tuple[str, list[str]], rows: list[Any]) -> None:
+        block, kind = self._block, self._block.schema.kinds[column]
+        values = self._values(field, path, rows)
+        count = len(values)
+        present = np.fromiter((value is not None and value != "" for value in values), np.bool_, count)
+        block.put_present(column, present, count)
+        convert, empty = (_category, b"") if kind in ("categorical", "text") else (_number, 0.0)
+        made: list[Any] = []
+        for i, value in enumerate(values):
+            try:
+                made.append(empty if value is None or value == "" else convert(value))
+            except _Wrong as wrong:
+                made.append(empty)
+                expected = _EXPECTED.get(kind, "a finite number")
+                name = block.schema.columns[column]
+                block.put_broken(i, f"found {wrong} in column {name!r}, expected {expected}")
+        if kind not in ("categorical", "text"):
+            block.put_numbers(column, np.array(made, np.float64))
+            return
+        data = np.frombuffer(bytearray(b"".join(made)), np.uint8)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, made), np.int64, count), out=offsets[1:])
+        (block.put_names if kind == "categorical" else block.put_text)(column, data, offsets)

@@ -1,0 +1,64 @@
+"""Squared-gradient rates: the same bytes from AVX-512, AVX2 and SSE2 code, in every number on the way.
+
+The levels of a small table would hide a difference in the last digit of a rate, so here weights are float32 and
+all that the passes leave in their scratch arrays is compared, row after row.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import hashlib
+import numpy as np
+from streams import make_rows, to_batch
+from lessram.learning import kernels
+from lessram.learning.learner import Learner
+from lessram.model.spec import Spec
+
+digest = hashlib.sha256()
+rows = make_rows(96, (0, 1, 5, 16, 33, 300) * 15, valued=True)
+batch = to_batch(rows)
+for loss, rule in (("logistic", "invariant"), ("squared", "invariant"), ("hinge", "plain")):
+    learner = Learner(Spec(slots=96, weights="float32", rates="squares8", loss=loss, step_rule=rule, alpha=0.1, seed=3))
+    for r, row in enumerate(rows):
+        digest.update(learner.learn(batch.slice(r, r + 1), trusted=True).tobytes())
+        for array in learner._scratch:
+            digest.update(array[: len(row.features)].tobytes())
+    digest.update(learner.model.table.cells.tobytes() + learner.model.scalars.tobytes())
+    for table in (*learner._rule.sums, learner._objective.pieces):
+        digest.update(np.asarray(table).tobytes())
+assembly = "".join(kernels.learn_rows.inspect_asm().values())
+print(digest.hexdigest(), *(name for name in ("zmm", "ymm", "xmm") if "%" + name in assembly))
+"""
+
+NO_AVX512 = "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
+PROCESSORS = {
+    "the host": {},
+    "haswell": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "", "NPY_DISABLE_CPU_FEATURES": NO_AVX512},
+    "x86-64": {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": ""},
+}
+
+
+def start(environment: dict[str, str], cache: Path) -> subprocess.Popen[str]:
+    """The program on one processor, with a cache of its own, so that it is compiled here and now."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    settings = {"PYTHONPATH": path, "LESSRAM_CACHE_DIR": str(cache), **environment}
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
+    return subprocess.Popen(command, env=os.environ | settings, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86-64 processor")
+def test_all_instruction_sets_give_the_same_numbers_on_the_way(tmp_path):
+    running = {name: start(extra, tmp_path / name) for name, extra in PROCESSORS.items()}
+    outputs = {name: process.communicate(timeout=300)[0].split() for name, process in running.items()}
+    assert [process.returncode for process in running.values()] == [0, 0, 0]
+    assert outputs["x86-64"][1:] == ["xmm"], "no AVX in the code for SSE2, or nothing was compared"
+    assert outputs["haswell"][1:] == ["ymm", "xmm"]
+    assert len({output[0] for output in outputs.values()}) == 1

@@ -1,0 +1,449 @@
+"""Tables from Arrow, Parquet, DataFrames and JSON lines: the same table gives the same rows, whatever it comes in."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+import reference_table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import csv as arrow_csv
+from pyarrow import feather, parquet
+
+from lessram.data import arrow, jsonl
+from lessram.data.arrow import ArrowParser, guess_schema
+from lessram.data.csv import CsvOptions, CsvParser
+from lessram.data.hashing import hash_names
+from lessram.data.jsonl import JsonParser
+from lessram.data.lines import chunk_of
+from lessram.data.schema import Schema, Tokens
+from lessram.data.source import Place
+from lessram.data.tabular import TableReader, open_table, used
+from lessram.errors import DataError, SpecError
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+SLOTS = 2**20
+
+SCHEMA = Schema(
+    columns=("click", "site", "price", "note", "id", "many"),
+    kinds=("label", "categorical", "numeric", "text", "ignored", "weight"),
+    tokens=Tokens(pairs=True, characters=(2, 3)),
+    interactions=(("site", "price"), ("site", "note")),
+)
+COLUMNS = {
+    "click": [1, 0, 1, None, 1],
+    "site": ["rome", "oslo", None, "rome", "서울"],
+    "price": [0.5, None, 12.0, 3.0, 0.0],
+    "note": ["The cat sat", "", None, "영화 최고!! A", "x"],
+    "id": [7, 8, 9, 10, 11],
+    "many": [1.0, 2.5, None, 1.0, 0.0],
+}
+TABLE = pa.table(COLUMNS)
+
+
+def rows_of(batch):
+    values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
+    weights = np.ones(batch.rows, np.float32) if batch.weights is None else batch.weights
+    return [
+        (label, weight, list(zip(batch.slots[a:b].tolist(), values[a:b], strict=True)))
+        for label, weight, a, b in zip(batch.labels, weights, batch.indptr[:-1], batch.indptr[1:], strict=True)
+    ]
+
+
+def read(data, schema=SCHEMA, **more):
+    rows = []
+    for part in TableReader(open_table(data), schema, SLOTS, **more):
+        rows += rows_of(part.batch)
+    return rows
+
+
+def slow(columns, schema=SCHEMA):
+    """The rows by the slow parser; numbers go through the same float64 as Arrow's."""
+
+    def cell(value, kind):
+        if value is None or kind in ("categorical", "text", "ignored"):
+            return None if value is None else str(value).encode()
+        return np.float32(float(value))
+
+    rows = [
+        [cell(value, kind) for value, kind in zip(row, schema.kinds, strict=True)]
+        for row in zip(*columns.values(), strict=True)
+    ]
+    return reference_table.table(rows, schema, SLOTS)[0]
+
+
+def variants():
+    strings = pa.table({**COLUMNS, "site": pa.array(COLUMNS["site"], pa.large_string())})
+    dictionary = TABLE.set_column(1, "site", TABLE["site"].dictionary_encode())
+    small = pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 1, 2], pa.uint8()), ["oslo", "rome", "서울"])
+    views = TABLE.set_column(1, "site", pa.array(COLUMNS["site"], pa.string_view()))
+    floats = TABLE.set_column(2, "price", TABLE["price"].cast(pa.float32()))
+    labels = TABLE.set_column(0, "click", pa.array([True, False, True, None, True]))
+    text = TABLE.set_column(3, "note", TABLE["note"].dictionary_encode())
+    return {
+        "plain": TABLE,
+        "large strings": strings,
+        "dictionary": dictionary,
+        "small dictionary": TABLE.set_column(1, "site", small),
+        "string views": views,
+        "float32": floats,
+        "boolean label": labels,
+        "label as text": TABLE.set_column(0, "click", TABLE["click"].cast(pa.string())),
+        "text as dictionary": text,
+        "record batch": TABLE.to_batches()[0],
+        "reader": TABLE.to_reader(),
+        "sliced": pa.concat_tables([TABLE, TABLE]).slice(5, 5),
+        "small chunks": pa.concat_tables([TABLE.slice(0, 2), TABLE.slice(2, 1), TABLE.slice(3)]),
+    }
+
+
+@pytest.mark.parametrize("name", variants())
+def test_every_arrow_layout_gives_the_same_rows(name):
+    assert read(variants()[name]) == slow(COLUMNS)
+
+
+def test_pandas():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame(COLUMNS)
+    assert read(frame) == slow(COLUMNS)
+    frame["site"] = frame["site"].astype("category")
+    assert read(frame.set_index(np.arange(5) * 3)) == slow(COLUMNS)
+
+
+def test_polars():
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    frame = polars.DataFrame(COLUMNS)
+    assert read(frame) == slow(COLUMNS)
+    assert read(frame.lazy()) == slow(COLUMNS)
+    assert read(frame.with_columns(polars.col("site").cast(polars.Categorical))) == slow(COLUMNS)
+
+
+def test_duckdb():
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    connection = duckdb.connect()
+    connection.register("clicks", TABLE)
+    assert read(connection.sql("select * from clicks")) == slow(COLUMNS)
+
+
+def test_parquet_and_arrow_files(tmp_path):
+    parquet.write_table(TABLE, tmp_path / "a.parquet", row_group_size=2)
+    parquet.write_table(TABLE.select(TABLE.column_names[::-1]), tmp_path / "b.parquet", use_dictionary=False)
+    feather.write_feather(TABLE, tmp_path / "c.arrow", compression="uncompressed")
+    paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.arrow")]
+    assert read(paths) == 3 * slow(COLUMNS)
+    assert read(tmp_path / "a.parquet") == slow(COLUMNS)
+
+
+def csv_text(table) -> bytes:
+    sink = pa.BufferOutputStream()
+    arrow_csv.write_csv(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def json_text(columns) -> bytes:
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return b"".join(json.dumps(row, ensure_ascii=i % 2 == 0).encode() + b"\n" for i, row in enumerate(rows))
+
+
+def test_csv_and_json_give_the_rows_of_arrow():
+    part = CsvParser(SCHEMA, SLOTS).parse(chunk_of(csv_text(TABLE)))
+    assert (part.bad, part.unlabelled) == (0, 1)
+    assert rows_of(part.batch) == slow(COLUMNS)
+    part = JsonParser(SCHEMA, SLOTS).parse(chunk_of(json_text(COLUMNS)))
+    assert (part.bad, part.unlabelled) == (0, 1)
+    assert rows_of(part.batch) == slow(COLUMNS)
+
+
+letters = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r")
+cell = st.one_of(st.none(), st.text(letters, max_size=6))
+price = st.one_of(st.none(), st.floats(-1e6, 1e6, width=32), st.integers(-(2**60), 2**60).map(float))
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from([0, 1, -1]), cell, price, cell, cell, st.just(1.0)), min_size=1, max_size=20))
+def test_all_formats_agree_on_any_table(rows):
+    columns = dict(zip(SCHEMA.columns, map(list, zip(*rows, strict=True)), strict=True))
+    types = [pa.int64(), pa.string(), pa.float64(), pa.string(), pa.string(), pa.float64()]
+    table = pa.table({name: pa.array(columns[name], kind) for name, kind in zip(columns, types, strict=True)})
+    expected = slow(columns)
+    assert read(table) == expected
+    assert read(table.set_column(1, "site", table["site"].dictionary_encode())) == expected
+    part = CsvParser(SCHEMA, SLOTS).parse(chunk_of(csv_text(table)))
+    assert part.bad == 0
+    assert rows_of(part.batch) == expected
+    part = JsonParser(SCHEMA, SLOTS).parse(chunk_of(json_text(columns)))
+    assert part.bad == 0
+    assert rows_of(part.batch) == expected
+
+
+def test_categories_that_are_no_strings():
+    """Whole numbers and booleans are hashed as their text, the same in every format."""
+    columns = {"click": [1, 0, 1], "hour": [17, -3, None], "app": [True, False, None], "size": [0.5, 2.0, None]}
+    schema = Schema(columns=tuple(columns), kinds=("label", "categorical", "categorical", "categorical"))
+    text = "click,hour,app,size\n1,17,true,0.5\n0,-3,false,2\n1,,,\n"
+    expected = rows_of(CsvParser(schema, SLOTS).parse(chunk_of(text.encode())).batch)
+    assert read(pa.table(columns), schema) == expected
+    assert rows_of(JsonParser(schema, SLOTS).parse(chunk_of(json_text(columns))).batch) == expected
+
+
+def test_dates_and_decimals():
+    table = pa.table(
+        {
+            "click": [1, 0],
+            "day": pa.array([0, 15000], pa.date32()),
+            "sum": pa.array(["1.25", "-3.50"]).cast(pa.decimal128(8, 2)),
+        }
+    )
+    schema = guess_schema(table.schema, label="click")
+    assert schema.kinds == ("label", "categorical", "numeric")
+    text = b"click,day,sum\n1,1970-01-01,1.25\n0,2011-01-26,-3.5\n"
+    assert read(table, schema) == rows_of(CsvParser(schema, SLOTS).parse(chunk_of(text)).batch)
+    assert len(read(table, guess_schema(table.schema, label="click", numeric=["day"]))) == 2
+
+
+def test_wide_slots():
+    parts = list(TableReader(open_table(TABLE), SCHEMA, 2**40))
+    assert parts[0].batch.slots.dtype == np.uint64
+    assert (parts[0].batch.slots > 2**32).any()
+    text = CsvParser(SCHEMA, 2**40).parse(chunk_of(csv_text(TABLE)))
+    assert rows_of(text.batch) == rows_of(parts[0].batch)
+
+
+# ------------------------------------------------------------------ bad rows, places, blocks
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("click", 7, r"table:2: found 7 as the label \('click'\), expected 0, 1, -1 or \+1"),
+        ("price", float("inf"), "table:2: found inf in column 'price', expected a finite number"),
+        ("price", 1e300, "table:2: found inf in column 'price', expected a finite number"),
+        ("many", -1.0, r"table:2: found -1 as the weight \('many'\), expected a finite number, not negative"),
+    ],
+)
+def test_bad_rows_are_skipped_and_named(column, value, message):
+    columns = {**COLUMNS, column: [COLUMNS[column][0], value, *COLUMNS[column][2:]]}
+    parts = list(TableReader(open_table(pa.table(columns)), SCHEMA, SLOTS, tolerate=1))
+    assert [part.bad for part in parts] == [1]
+    report = parts[0].reports[0]
+    assert re.fullmatch(message, f"{report.place}: {report.message}")
+    assert rows_of(parts[0].batch) == slow({name: [v[0], *v[2:]] for name, v in COLUMNS.items()})
+    given_up = list(TableReader(open_table(pa.table(columns)), SCHEMA, SLOTS))
+    assert [part.bad for part in given_up] == [1]
+    assert given_up[0].batch.rows == 1
+
+
+def test_nan_is_an_empty_cell_but_no_label():
+    columns = {"click": [1.0, float("nan")], "price": [float("nan"), 1.0]}
+    schema = Schema(columns=("click", "price"), kinds=("label", "numeric"))
+    part = next(iter(TableReader(open_table(pa.table(columns)), schema, SLOTS)))
+    assert part.unlabelled == 1
+    assert rows_of(part.batch) == [(1, 1, [])]
+
+
+def large(count=30_000):
+    r = np.random.default_rng(1)
+    return pa.table(
+        {
+            "click": r.integers(0, 2, count),
+            "site": [f"s{i}" for i in r.integers(0, 5000, count)],
+            "price": r.random(count),
+        }
+    )
+
+
+def test_blocks_and_places(tmp_path):
+    """Reading may stop behind any part and go on there."""
+    table = large()
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=11_000)
+    parquet.write_table(table, tmp_path / "b.parquet", row_group_size=7_000)
+    source = open_table([tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    schema = source.guess_schema(label="click", interactions=[("site", "price")])
+    parts, places = [], []
+    for part in TableReader(source, schema, SLOTS):
+        parts.append(rows_of(part.batch))
+        places.append(part.stop)
+    assert sum(map(len, parts)) == 60_000
+    assert len(parts) > 6
+    text = CsvParser(schema, SLOTS).parse(chunk_of(csv_text(table)))
+    assert [row for part in parts for row in part][:30_000] == rows_of(text.batch)[:30_000]
+    for i in (0, 2, len(parts) - 2):
+        again = [row for part in TableReader(source, schema, SLOTS, start=places[i]) for row in rows_of(part.batch)]
+        assert again == [row for part in parts[i + 1 :] for row in part]
+
+
+def test_a_dictionary_is_hashed_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(arrow, "hash_names", lambda *arguments: calls.append(1) or hash_names(*arguments))
+    table = large()
+    encoded = table.set_column(1, "site", table["site"].dictionary_encode())
+    schema = guess_schema(table.schema, label="click")
+    assert read(encoded, schema) == read(table, schema)
+    assert len(calls) == 1
+
+
+def test_unused_columns_are_left_out():
+    assert used(SCHEMA).columns == ("click", "site", "price", "note", "many")
+    nested = TABLE.set_column(4, "id", pa.array([[1], [2], [3], [4], [5]]))
+    assert read(nested) == slow(COLUMNS)
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(SpecError, match=r"must be a path, or speak Arrow .*, got dict"):
+        open_table({"a": [1]})
+    with pytest.raises(SpecError, match=r"columns must be of plain values, got list<.*> in 'a': ignore it"):
+        guess_schema(pa.table({"a": [[1]]}).schema)
+    with pytest.raises(DataError, match="found no column 'site', expected click, site"):
+        read(TABLE.drop_columns(["site"]))
+    with pytest.raises(DataError, match=r"absent\.parquet: cannot read: No such file"):
+        open_table(tmp_path / "absent.parquet")
+    (tmp_path / "x.parquet").write_bytes(b"hello world")
+    with pytest.raises(DataError, match=r"x\.parquet: found neither Parquet nor Arrow"):
+        open_table(tmp_path / "x.parquet")
+    parquet.write_table(TABLE, tmp_path / "cut.parquet")
+    whole = (tmp_path / "cut.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"cut\.parquet: cannot read"):
+        open_table(tmp_path / "cut.parquet")
+    with pytest.raises(DataError, match=r"found string in column 'click', expected what can be label"):
+        read(TABLE.set_column(0, "click", pa.array(["a", "b", "c", "d", "e"])))
+    with pytest.raises(DataError, match=r"found the columns .* expected"):
+        ArrowParser(SCHEMA, SLOTS).parse(TABLE.select(["click"]).to_batches()[0])
+
+
+def test_a_table_in_memory_goes_on_at_a_place():
+    whole = read(large(20_000), Schema(columns=("click", "site", "price"), kinds=("label", "categorical", "numeric")))
+    schema = guess_schema(large(10).schema, label="click")
+    assert read(large(20_000), schema, start=Place(0, 12_345, 12_346)) == whole[12_345:]
+
+
+# ------------------------------------------------------------------ schema
+
+
+def test_schema_is_json_both_ways():
+    assert msgspec.json.decode(msgspec.json.encode(SCHEMA), type=Schema) == SCHEMA
+    assert msgspec.convert(msgspec.to_builtins(SCHEMA), Schema) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"columns": ("a",), "kinds": ()}, "one kind for each column, got 0 for 1"),
+        ({"columns": ("a", "a"), "kinds": ("label", "numeric")}, "different names, got 'a' more than once"),
+        ({"columns": ("a", "b"), "kinds": ("label", "label")}, "at most one column can be the label, got 2"),
+        ({"columns": ("a",), "kinds": ("label",), "interactions": (("a", "a"),)}, "must be of .*, got 'a'"),
+    ],
+)
+def test_bad_schemas_are_refused(fields, message):
+    with pytest.raises(SpecError, match=message):
+        Schema(**fields)
+
+
+def test_bad_tokens_are_refused():
+    with pytest.raises(SpecError, match="characters must be two numbers"):
+        Tokens(characters=(3, 2))
+    with pytest.raises(SpecError, match="must give words, pairs or characters"):
+        Tokens(words=False)
+
+
+# ------------------------------------------------------------------ JSON lines
+
+
+def json_parse(text: bytes, schema=SCHEMA, tolerate=10**9, **more):
+    return JsonParser(schema, SLOTS, **more).parse(chunk_of(text, "clicks.jsonl"), tolerate=tolerate)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"click": 7}', r"found 7 as the label ('click'), expected 0, 1, -1 or +1"),
+        (b'{"click": "yes"}', "found 'yes' in column 'click', expected a finite number"),
+        (b'{"click": 1, "price": "a"}', "found 'a' in column 'price', expected a finite number"),
+        (b'{"click": 1, "price": 1e99}', "found inf in column 'price', expected a finite number"),
+        (b'{"click": 1, "price": ' + b"9" * 400 + b"}", "found inf in column 'price', expected a finite number"),
+        (b'{"click": 1, "site": [1]}', "found list in column 'site', expected a string, a number, true or false"),
+        (b'{"click": 1, "note": {}}', "found dict in column 'note', expected a string"),
+        (b'{"click": 1, "many": -1}', "found -1 as the weight ('many'), expected a finite number, not negative"),
+        (b"[1]", "found '[1]', expected a JSON object"),
+        (b'{"click": 1', "found '{\"click\": 1', expected a JSON object"),
+        (b'{"click": 1} {"click": 0}', 'found \'{"click": 1} {"click": 0}\', expected a JSON object'),
+        (b'{"click": NaN}', "found '{\"click\": NaN}', expected a JSON object"),
+        (b"\xff\xfe", "expected a JSON object"),
+    ],
+)
+def test_bad_json_lines_are_skipped_and_named(line, message):
+    part = json_parse(b'{"click": 1, "site": "a"}\n\n' + line + b'\n{"click": 0, "site": "b"}\n')
+    assert (part.bad, part.batch.labels.tolist()) == (1, [1, 0])
+    assert part.reports[0].place == "clicks.jsonl:3"
+    assert message in part.reports[0].message
+    stopped = json_parse(b'{"click": 1}\n' + line + b'\n{"click": 0}\n', tolerate=0)
+    assert (stopped.bad, stopped.batch.rows, stopped.stop.line) == (1, 1, 3)
+
+
+def test_fields_of_objects_in_objects():
+    text = b'{"click": 1, "user": {"age": 30, "home": {"city": "rome"}}}\n{"click": 0, "user.age": 5, "user": null}\n'
+    schema = jsonl.guess_schema(chunk_of(text), label="click")
+    assert schema.columns == ("click", "user.age", "user.home.city")
+    part = json_parse(text, schema)
+    assert part.bad == 0
+    assert part.batch.values.tolist() == [30, 1, 5]
+
+
+def test_guesses_skip_bad_lines():
+    assert jsonl.guess_schema(chunk_of(b'oops\n{"a": 1, "b": true}\n{"a": 2.5, "c": null}\n')).kinds == (
+        "numeric",
+        "categorical",
+        "categorical",
+    )
+    with pytest.raises(DataError, match="found no JSON object in the first lines"):
+        jsonl.guess_schema(chunk_of(b"oops\n"))
+
+
+def test_json_lines_come_in_blocks():
+    text = b"".join(b'{"click": %d, "site": "s%d"}\n\n' % (i % 2, i) for i in range(20_000))
+    schema = Schema(columns=("click", "site"), kinds=("label", "categorical"))
+    chunk, parser, place, rows, parts = chunk_of(text), JsonParser(schema, SLOTS), None, [], 0
+    while place != chunk.stop:
+        part = parser.parse(chunk, place)
+        rows, place, parts = rows + rows_of(part.batch), part.stop, parts + 1
+    assert parts == 3
+    assert len(rows) == 20_000
+    csv_rows = b"".join(b"%d,s%d\n" % (i % 2, i) for i in range(20_000))
+    assert rows == rows_of(CsvParser(schema, SLOTS, CsvOptions(header=False)).parse(chunk_of(csv_rows)).batch)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.one_of(st.binary(max_size=30), st.sampled_from(json_text(COLUMNS).splitlines())), max_size=10))
+def test_any_bytes_as_json_lines(lines):
+    text = b"\n".join(lines)
+    part = json_parse(text)
+    kept = [line for line in text.split(b"\n") if line and not line.isspace()]
+    assert part.batch.rows + part.bad + part.unlabelled == len(kept)
+
+
+# ------------------------------------------------------------------ real data
+
+
+def test_criteo_in_every_format(tmp_path):
+    path = DATA / "criteo_tiny_2k.csv.xz"
+    if not path.exists():
+        pytest.skip(f"{path} is absent")
+    text = lzma.decompress(path.read_bytes())
+    columns = text.split(b"\n", 1)[0].decode().split(",")
+    types = {name: pa.string() if name.startswith("C") else pa.float64() for name in columns}
+    options = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
+    table = arrow_csv.read_csv(pa.BufferReader(text), convert_options=options)
+    schema = guess_schema(table.schema, label="Label", ignore=["Id"], interactions=[("C1", "C2"), ("I1", "C3")])
+    expected = rows_of(CsvParser(schema, SLOTS).parse(chunk_of(text)).batch)
+    parquet.write_table(table, tmp_path / "criteo.parquet")
+    assert read(tmp_path / "criteo.parquet", schema) == expected
+    assert read(table, schema) == expected
+    rows = b"".join(json.dumps(row).encode() + b"\n" for row in table.to_pylist())
+    assert rows_of(json_parse(rows, schema).batch) == expected
