@@ -22,8 +22,11 @@ from hypothesis import strategies as st
 from reference_svmlight import read_lines
 
 from lessram.data import source
+from lessram.data.batch import Batch
+from lessram.data.parsing import RowBuffers, make_rules
 from lessram.data.reader import BatchReader, Position, read_batches
 from lessram.data.source import PADDING, Chunk, ChunkReader, Place, TextBuffer, expand, identify
+from lessram.data.svmlight import parse
 from lessram.errors import DataError, SpecError, TooManyErrors
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
@@ -56,14 +59,17 @@ def chunks_of(paths: list[str], capacity: int = 1000, start: Place | None = None
     return chunks
 
 
+def rows_in(batch: Batch) -> list[tuple[float, list[int], list[float]]]:
+    values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
+    spans = [slice(*batch.indptr[row : row + 2]) for row in range(batch.rows)]
+    return [
+        (float(label), batch.slots[span].tolist(), values[span].tolist())
+        for label, span in zip(batch.labels, spans, strict=True)
+    ]
+
+
 def rows_of(reader: BatchReader) -> list[tuple[float, list[int], list[float]]]:
-    rows = []
-    for batch, _ in reader:
-        values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
-        for row in range(batch.rows):
-            span = slice(*batch.indptr[row : row + 2])
-            rows.append((float(batch.labels[row]), batch.slots[span].tolist(), values[span].tolist()))
-    return rows
+    return [row for batch, _ in reader for row in rows_in(batch)]
 
 
 def expected_rows(text: bytes, slots: int = 4096) -> list[tuple[float, list[int], list[float]]]:
@@ -381,6 +387,30 @@ def test_lines_that_are_no_examples_give_no_batch(tmp_path: Path, small_chunks: 
     reader = read_batches([str(path)], slots=8)
     assert [(batch.rows, batch.features) for batch, _ in reader] == [(1, 0)]
     assert reader.position == Position(source=0, offset=13002, line=4002)
+
+
+def test_threads_parse_side_by_side(tmp_path: Path) -> None:
+    """Chunks are read in turn and parsed all at once, by threads that own their buffers."""
+    text = example_text(3000)
+    (tmp_path / "file.svm").write_bytes(text)
+    reader, turn = ChunkReader([str(tmp_path)]), threading.Lock()
+    rules, parts = make_rules(4096), dict[int, list]()
+
+    def work() -> None:
+        buffer, rows = TextBuffer(1000), RowBuffers(rules)
+        while True:
+            with turn:
+                chunk = reader.read(buffer)
+            if chunk is None:
+                return
+            parts[chunk.start.offset] = rows_in(parse(chunk, rows, rules).batch)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [row for offset in sorted(parts) for row in parts[offset]] == expected_rows(text)
 
 
 def test_whether_ids_were_hashed_is_known(tmp_path: Path) -> None:

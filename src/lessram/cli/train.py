@@ -35,7 +35,7 @@ def train(
         str | None,
         typer.Option(
             metavar="RATES",
-            help="global; by counts morris8, exact32; by squared gradients squares8, squares32.  [morris8]",
+            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32.  [morris8]",
         ),
     ] = None,
     step: Annotated[

@@ -2,8 +2,8 @@
 
 Finding where a number ends takes longer than reading it, and the next number cannot begin before. So
 the ends come from a mask of the delimiters of 64 bytes, two bits a feature, while the digits of several features
-are converted side by side. A feature in the usual form (`index:value` of up to 8 digits each, between
-single spaces) takes no unpredictable jump; any other word goes through `_careful_word`.
+are converted side by side. The usual feature is `index:value` with a blank or a newline behind it, the index of up
+to 20 digits, the value of up to 8 digits, or up to 19 around a point. Any other word goes through `_any_word`.
 """
 
 from __future__ import annotations
@@ -169,8 +169,10 @@ def _label(text, p, real):
 
 @inlined
 def _features(text, p, rules, columns, k):
-    """The features of a line from `p` on. Returns DONE or what is wrong, the place, and how many were read
-    and hashed."""
+    """The features of a line from `p` on, from feature `k` on.
+
+    Returns DONE or what is wrong, the place where that is, the next feature, and how many indexes were hashed.
+    """
     hashed, unusual = 0, False
     while True:
         while is_blank(text[p]):

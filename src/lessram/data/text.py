@@ -19,7 +19,8 @@ from lessram.jit import inlined, kernel
 from lessram.numerics.machine import bits_to_double
 from lessram.numerics.memory_words import leading_zeros, load_word, multiply_high, trailing_zeros
 
-PADDING = 64  # readable bytes behind every text
+PADDING = 64
+"""Readable bytes behind every text."""
 
 BROKEN, DECIDED, TOO_LARGE, UNDECIDED = 0, 1, 2, 3  # what became of a number
 
@@ -228,8 +229,8 @@ def _all_digits(word):
 
 @inlined
 def short_number(text, start, stop):
-    """The float32 that text[start:stop] spells, and whether that is a short number: up to 8 digits, a minus
-    before them, a point among them. Without a jump: neither signs nor lengths can be predicted."""
+    """The float32 that text[start:stop] spells, and whether that is a short number: up to 8 digits, perhaps a minus
+    before them and a point among them. Signs and lengths cannot be predicted, so no jump depends on them."""
     negative = text[start] == MINUS
     start += np.uint64(negative)
     word = load_digits(text, start)

@@ -10,7 +10,7 @@ from lessram.data.checks import checked
 from lessram.learning.kernels import Objective, learn_rows, predict_rows
 from lessram.model.model import Model
 from lessram.model.spec import Spec
-from lessram.numerics.counter import morris
+from lessram.numerics.counter import gentle, morris
 from lessram.numerics.invariant import margin_pieces
 from lessram.numerics.loss import Loss
 from lessram.numerics.random import hash_seed
@@ -27,7 +27,7 @@ def rule_of(spec: Spec) -> Rule | SquaresRule:
     if spec.rates in SQUARES:
         return squares_rule(spec.base, spec.alpha, spec.beta, _limit(spec), spec.step)
     floor = spec.step if spec.rate_floor else 0.0
-    counter = morris(spec.base)
+    counter = gentle(spec.base) if spec.rates == "ladder8" else morris(spec.base)
     return Rule(
         rates=rates_by_level(spec.alpha, counter.estimates, floor),
         thresholds=counter.thresholds,

@@ -37,8 +37,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     weights: str = "q2.13"
     """float32, or a fixed-point format qN.M of at most 16 bits."""
     rates: str = "morris8"
-    """global: alpha / sqrt(t). By counts: exact32, or morris8, an 8-bit randomized counter a slot. By squared
-    gradients: squares32, or squares8, an 8-bit randomized accumulator a slot."""
+    """global: alpha / sqrt(t). By counts: exact32; morris8, the paper's 8-bit randomized counter; ladder8, one that is
+    exact for small counts. By squared gradients: squares32, or squares8, an 8-bit randomized accumulator."""
     step_rule: str = ""
     """plain, or invariant: a large step ends where many small ones would. By default invariant with squares."""
     loss: str = "logistic"

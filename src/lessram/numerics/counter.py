@@ -70,6 +70,20 @@ def morris(base: float = 1.1) -> Counter:
     return Counter(np.array(counts), np.array([*steps, 0], dtype=np.uint64))
 
 
+def gentle(base: float = 1.1) -> Counter:
+    """Exact while counts are small, then growing by `base` a level: the same range as Morris's counter, less noise.
+
+    Early counts matter most, since the rate falls fastest there: on text this is as good as exact counting.
+
+    >>> gentle(1.5).estimates[:6]
+    array([0.  , 1.  , 2.  , 3.  , 4.5 , 6.75])
+    """
+    counts = [0.0]
+    while len(counts) < LEVELS:
+        counts.append(counts[-1] + max(1.0, (base - 1.0) * counts[-1]))
+    return ladder(counts)
+
+
 @inlined
 def steps_up(threshold, bits):
     """1 if a counter at this threshold steps up, else 0: an integer, since no branch could be predicted."""

@@ -15,6 +15,7 @@ RATE_STATE = {
     "global": None,
     "exact32": ("count", "<u4"),
     "morris8": ("level", "u1"),
+    "ladder8": ("level", "u1"),
     "squares32": ("sum", "<f4"),
     "squares8": ("level", "u1"),
 }
