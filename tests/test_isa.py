@@ -31,7 +31,6 @@ def flatten(rule):
 digest = hashlib.sha256()
 for weights, rates, valued in [
     ("q2.13", "morris8", False),
-    ("q2.5", "global", True),
     ("float32", "exact32", True),
     ("q2.13", "squares8", True),
 ]:

@@ -1,62 +1,30 @@
-"""Sources: what paths stand for, compression, chunks of whole lines, stopping and going on, bad files."""
+"""Sources: what paths stand for, chunks of whole lines, stopping and going on, bad lines and files."""
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import os
 import sys
 import threading
 import types
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_svmlight import read_lines
+from texts import COMPRESSORS, chunks_of, example_text
 
 from lessram.data import source
 from lessram.data.batch import Batch
 from lessram.data.parsing import RowBuffers, make_rules
 from lessram.data.reader import BatchReader, Position, read_batches
-from lessram.data.source import PADDING, Chunk, ChunkReader, Place, TextBuffer, expand, identify
+from lessram.data.source import ChunkReader, TextBuffer, expand, identify
 from lessram.data.svmlight import parse
 from lessram.errors import DataError, SpecError, TooManyErrors
-
-COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
-    "plain": lambda text: text,
-    "gzip": gzip.compress,
-    "bzip2": bz2.compress,
-    "xz": lzma.compress,
-    "zstd": zstandard.ZstdCompressor().compress,
-}
-PACKED = [name for name in COMPRESSORS if name != "plain"]
-
-
-def example_text(rows: int, seed: int = 0) -> bytes:
-    chance = np.random.default_rng(seed)
-    lines = []
-    for _ in range(rows):
-        ids = chance.integers(0, 5000, chance.integers(0, 30))
-        values = chance.choice(["1", "0.5", "-2.25", "1e-3"], len(ids))
-        lines.append(f"{chance.integers(2)} " + " ".join(f"{i}:{v}" for i, v in zip(ids, values, strict=True)))
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def chunks_of(paths: list[str], capacity: int = 1000, start: Place | None = None) -> list[tuple[bytes, Chunk]]:
-    reader, buffer = ChunkReader(paths, start), TextBuffer(capacity)
-    chunks = []
-    while (chunk := reader.read(buffer)) is not None:
-        assert len(chunk.text) == chunk.size + PADDING
-        assert not chunk.text[chunk.size :].any()
-        chunks.append((chunk.text[: chunk.size].tobytes(), chunk))
-    return chunks
 
 
 def rows_in(batch: Batch) -> list[tuple[float, list[int], list[float]]]:
@@ -134,7 +102,7 @@ def test_identities_change_with_the_file(tmp_path: Path) -> None:
     assert identify(["-"]) == [source.Identity("-", -1, 0)]
 
 
-# ---------------------------------------------------------------- compression
+# ---------------------------------------------------------------- chunks
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
@@ -144,75 +112,6 @@ def test_compression_is_told_by_the_bytes(tmp_path: Path, name: str) -> None:
     path.write_bytes(COMPRESSORS[name](text))
     assert b"".join(piece for piece, _ in chunks_of([str(path)])) == text
     assert rows_of(read_batches([str(path)], slots=4096)) == expected_rows(text)
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_several_members_and_zeros_behind(tmp_path: Path, name: str) -> None:
-    parts = [example_text(50, seed) for seed in range(3)]
-    path = tmp_path / "file"
-    path.write_bytes(b"".join(map(COMPRESSORS[name], parts)) + bytes(1024))
-    assert b"".join(piece for piece, _ in chunks_of([str(path)])) == b"".join(parts)
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_an_empty_compressed_file(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(COMPRESSORS[name](b""))
-    assert chunks_of([str(path)]) == []
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_every_truncation_is_an_error(tmp_path: Path, name: str) -> None:
-    packed = COMPRESSORS[name](example_text(40))
-    path = tmp_path / "cut"
-    for size in [*range(6, 40), *range(40, len(packed), 37), len(packed) - 1]:
-        path.write_bytes(packed[:size])
-        with pytest.raises(DataError, match=f"cut: found the end of the file in the middle of its {name} data"):
-            chunks_of([str(path)])
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_damage_is_an_error(tmp_path: Path, name: str) -> None:
-    text = example_text(200)
-    packed = bytearray(COMPRESSORS[name](text))
-    packed[len(packed) // 2] ^= 0x55
-    path = tmp_path / "damaged"
-    path.write_bytes(packed)
-    if name == "zstd":  # which writes no checksum unless asked to
-        packed = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(text))
-        packed[len(packed) // 2] ^= 0x55
-        path.write_bytes(packed)
-    with pytest.raises(DataError, match=f"damaged: found (damaged {name} data|the end of the file)"):
-        chunks_of([str(path)])
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_other_bytes_behind_are_an_error(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(COMPRESSORS[name](b"1 2:1\n") + b"1 3:1\n")
-    with pytest.raises(DataError, match=f"file: found other bytes behind the {name} data, expected nothing there"):
-        chunks_of([str(path)])
-
-
-def test_zstd_frames_without_text_are_skipped(tmp_path: Path) -> None:
-    skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
-    path = tmp_path / "file"
-    path.write_bytes(skippable + COMPRESSORS["zstd"](b"1 2:1\n") + skippable)
-    assert [piece for piece, _ in chunks_of([str(path)])] == [b"1 2:1\n"]
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_a_small_file_of_much_text_needs_little_memory(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(COMPRESSORS[name](b"1 2:1\n" * (1 << 20)))
-    reader, buffer, size = ChunkReader([str(path)]), TextBuffer(), 0
-    while (chunk := reader.read(buffer)) is not None:
-        size += chunk.size
-        assert buffer.capacity == source.CHUNK
-    assert size == 6 << 20
-
-
-# ---------------------------------------------------------------- chunks
 
 
 @settings(max_examples=100, deadline=None)

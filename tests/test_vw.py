@@ -439,8 +439,11 @@ def test_a_row_of_too_many_products_is_a_bad_line(monkeypatch):
     assert "too many products" in after.reports[0].message
 
 
-def test_products_that_are_not_finite_make_a_bad_line():
-    assert ours(b"1 |a x:1e30 y:1e30\n", interactions=("aa",)).bad == 1
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n1 |a y\n"])
+def test_products_that_are_not_finite_make_a_bad_line(end):
+    part = ours(b"1 |a x:1e30 y:1e30" + end, interactions=("aa",))
+    assert part.bad == 1
+    assert part.reports[0].message.startswith("found '1 |a x:1e30 y:1e30' whose products")
 
 
 # ------------------------------------------------------------------ Vowpal Wabbit itself

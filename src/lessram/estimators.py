@@ -25,10 +25,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lessram.data.batch import Batch
+from lessram.data.formats import Reading
 from lessram.data.matrix import Matrix
 from lessram.errors import DataError, SpecError
 from lessram.learning.learner import Learner
-from lessram.learning.training import Reading
 from lessram.model.model import Model
 from lessram.model.spec import Spec
 
@@ -56,12 +56,17 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     weights : str, default="q2.13"
         float32, or a fixed-point format qN.M of at most 16 bits.
     rates : str, default="morris8"
-        How the learning rate falls: with a randomized 8-bit count a coefficient (morris8), with exact counts
-        (exact32, with float32 weights), or with the number of rows (global).
+        How the learning rate falls: with a randomized 8-bit count a coefficient (morris8, or ladder8, which is exact
+        for small counts), with a randomized 8-bit sum of squared gradients (squares8, best on text), with exact
+        counts or sums (exact32, squares32, with float32 weights), or with the number of rows (global).
     alpha : float, default=0.2
         The learning rate's numerator: 0.05 to 0.1 suits clicks, 0.3 to 1 text.
+    beta : float, default=0.3
+        Added to the root of squared gradients in the rate's denominator.
+    step : {"plain", "invariant"}, default=None
+        Whether large steps end where many small ones would; None for invariant with squared gradients.
     base : float, default=1.1
-        The base of the randomized counters.
+        The base of the randomized counters and sums.
     radius : float, default=None
         Coefficients, of features scaled as below, stay in [-radius, radius]; None for all that the format holds.
     fit_intercept : bool, default=True
@@ -108,6 +113,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         weights: str = "q2.13",
         rates: str = "morris8",
         alpha: float = 0.2,
+        beta: float = 0.3,
+        step: str | None = None,
         base: float = 1.1,
         radius: float | None = None,
         fit_intercept: bool = True,
@@ -119,6 +126,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self.weights = weights
         self.rates = rates
         self.alpha = alpha
+        self.beta = beta
+        self.step = step
         self.base = base
         self.radius = radius
         self.fit_intercept = fit_intercept
@@ -251,6 +260,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             weights=self.weights,
             rates=self.rates,
             alpha=_number("alpha", self.alpha),
+            beta=_number("beta", self.beta),
+            step_rule=self.step or "",
             base=_number("base", self.base),
             radius=None if self.radius is None else _number("radius", self.radius),
             intercept=bool(self.fit_intercept),

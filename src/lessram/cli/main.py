@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from lessram import __version__
-from lessram.cli import evaluate, info, predict, train
+from lessram.cli import evaluate, import_vw, info, predict, train
 from lessram.errors import LessramError, SpecError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("resume")(train.resume)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
+app.command("import-vw")(import_vw.import_vw)
 
 
 def _show_version(wanted: bool) -> None:

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")]
 
 
-def Names(meaning: str) -> Any:
-    """An option that takes names, parted by commas, and may be repeated."""
-    return Annotated[list[str] | None, typer.Option(metavar="NAMES", help=meaning)]
-
-
 def train(
     data: Data,
     output: Output,
@@ -64,17 +59,32 @@ def train(
     format: Format = "auto",
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the column of the label.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the importance of a row.")] = None,
-    columns: Names("Of tables: use only these columns.") = None,
-    categorical: Names("Of tables: columns whose values are categories.") = None,
-    numeric: Names("Of tables: columns whose values are numbers.") = None,
-    text: Names("Of tables: columns of text, taken apart into words.") = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: use only these columns.")
+    ] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: columns whose values are categories.")
+    ] = None,
+    numeric: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: columns whose values are numbers.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: columns of text, taken apart into words.")
+    ] = None,
     text_pairs: Annotated[bool, typer.Option("--text-pairs", help="Pairs of neighbouring words too.")] = False,
     text_characters: Annotated[
         str | None, typer.Option(metavar="A-B", help="Runs of A to B characters too, such as 3-5.")
     ] = None,
-    ignore: Names("Columns (or first letters of VW namespaces) to leave out.") = None,
-    keep: Names("First letters of the only VW namespaces to keep.") = None,
-    interactions: Names("Products: VW namespaces ab, abc; columns site*device.") = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Columns (or first letters of VW namespaces) to leave out."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="First letters of the only VW namespaces to keep.")
+    ] = None,
+    interactions: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="Products: VW namespaces ab, abc; columns site*device.")
+    ] = None,
     delimiter: Delimiter = ",",
     header: Header = True,
     threads: Threads = 0,
@@ -87,6 +97,19 @@ def train(
         Path | None, typer.Option(metavar="PATH", help="Write a checkpoint here from time to time.")
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, metavar="EXAMPLES", help="How often.")] = 1_000_000,
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Keep parsed batches in this file, for further passes and runs."),
+    ] = None,
+    shuffle: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Shuffle by a buffer of N examples; it takes about 2 x N x (28 + 8 a feature) bytes.  [off]",
+            show_default=False,
+        ),
+    ] = 0,
     max_errors: MaxErrors = 0,
     quiet: Quiet = False,
     json: Json = False,
@@ -126,6 +149,8 @@ def train(
         "seed": seed,
     }
     _check_writable(output)
+    if cache is not None:
+        _check_writable(cache)
     choices = Choices(
         hash=hash,
         hash_seed=hash_seed,
@@ -151,6 +176,8 @@ def train(
         max_errors=max_errors,
         checkpoint=None if checkpoint is None else str(checkpoint.absolute()),
         checkpoint_every=checkpoint_every,
+        cache=None if cache is None else str(cache.absolute()),
+        shuffle=shuffle,
     )
     model = _start(initial, {name: value for name, value in chosen.items() if value is not None})
     _carry_out(Training(model, plan, stream=stream), output, quiet=quiet, json=json, whole_life=False)
@@ -222,7 +249,14 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
             progress.update(training.scores.since(baseline), share)
     finally:
         progress.close()
+        for note in training.notes:
+            typer.echo(note, err=True)
     seconds = watch.seconds
+    if training.plan.shuffle:
+        megabytes = training.buffer_bytes / 2**20
+        typer.echo(
+            f"shuffled by a buffer of {training.plan.shuffle:,} examples, at most {megabytes:,.1f} MiB", err=True
+        )
     model.save(output)
     scores = training.scores.since(baseline)
     values = figures(model, scores, training.report, seconds, training.scores.since(before))

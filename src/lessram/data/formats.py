@@ -10,12 +10,14 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from lessram.data import csv, jsonl
 from lessram.data.parsing import RowBuffers, make_rules
 from lessram.data.pipeline import Chunks, Parser, parsed_parts
+from lessram.data.remote import is_url
 from lessram.data.row_reader import RowReader
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema, Tokens
@@ -239,7 +241,7 @@ def _vw_options(choices: Choices) -> VwOptions:
 
 def _detect(path: str, lines: _Peeked) -> str:
     """The format of a source, by its name, else by its first line."""
-    name = os.path.basename(path).lower()
+    name = os.path.basename(urlsplit(path).path if is_url(path) else path).lower()
     for ending in _COMPRESSED:
         name = name.removesuffix(ending)
     for form, endings in _ENDINGS.items():

@@ -70,8 +70,8 @@ def rest_of_line(chunk: Chunk, position: int) -> bytes:
     while True:
         text = chunk.text[position : position + piece].tobytes()
         end = text.find(b"\n")
-        if end >= 0:
-            return text[:end].removesuffix(b"\r")
+        if end >= 0 or len(text) < piece:
+            return text[: max(end, 0)].removesuffix(b"\r")
         piece *= 8
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lessram.data.batch import Batch
+from lessram.data.cache import Cache
 from lessram.data.formats import Choices, Form, Reading, Stream
 from lessram.data.parsing import BadLine
 from lessram.data.source import Place
@@ -79,19 +80,19 @@ class BatchReader:
         max_errors: int = 0,
         start: Position | None = None,
         threads: int = 1,
+        cache: Cache | None = None,
     ) -> None:
         if threads < 1:
             raise SpecError(f"threads must be at least 1, got {threads}")
         self.report = Report(max_errors, start)
         self.position = start or Position()
-        self._parts = stream.parts(
-            reading,
-            slots,
-            labels=labels,
-            keep_unlabelled=keep_unlabelled,
-            tolerate=self.report.left,
-            threads=threads,
+        tolerate = self.report.left
+        cached = cache.parts(self.position, tolerate=tolerate, threads=threads) if cache else None
+        self._parts = cached or stream.parts(
+            reading, slots, labels=labels, keep_unlabelled=keep_unlabelled, tolerate=tolerate, threads=threads
         )
+        if cache and not cached and self.position == Position():  # a part of the sources is of no use to others
+            self._parts = cache.recording(self._parts)
 
     def __iter__(self) -> Iterator[tuple[Batch, Position]]:
         return self

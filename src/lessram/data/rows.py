@@ -107,7 +107,8 @@ class Room:
         rows, features = max(rows, len(self.rows.labels)), max(features, len(self.rows.slots))
         if rows > len(self.rows.labels) or features > len(self.rows.slots):
             old, self.rows = self.rows, self._rows(rows, features)
-            for before, now in zip(old, self.rows, strict=True):
+            arrays: Any = zip(old, self.rows, strict=True)
+            for before, now in arrays:
                 now[: len(before)] = before
             self.products = self._products(features)
 

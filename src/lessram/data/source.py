@@ -1,4 +1,4 @@
-"""Paths, globs, directories and standard input, compressed or not, as an ordered stream of whole lines.
+"""Paths, globs, directories, URLs and standard input, compressed or not, as an ordered stream of whole lines.
 
 Text arrives in chunks of about `CHUNK` bytes, cut behind a newline, in buffers that are used again and again:
 memory does not depend on the length of the input. A chunk knows where it stands (source, byte of the
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.compression import Stream, decompressed
+from lessram.data.remote import describe_url, expand_url, is_url, open_url
 from lessram.data.text import NEWLINE, PADDING
 from lessram.errors import DataError
 
@@ -51,6 +52,7 @@ class Identity(msgspec.Struct, frozen=True):
     size: int
     """Bytes on disk; -1 where there is no telling (standard input, a pipe)."""
     mtime_ns: int
+    """When it last changed; of a URL, a number that changes with the file if its filesystem tells."""
 
 
 class Chunk(NamedTuple):
@@ -82,6 +84,8 @@ def expand(sources: Sequence[str]) -> list[str]:
 def _expand_one(source: str) -> list[str]:
     if source == STDIN:
         return [source]
+    if is_url(source):
+        return expand_url(source)
     if os.path.isdir(source):
         found = _files_below(Path(source))
         if not found:
@@ -110,6 +114,8 @@ def identify(sources: Sequence[str]) -> list[Identity]:
 def _identify_one(path: str) -> Identity:
     if path == STDIN:
         return Identity(STDIN, -1, 0)
+    if is_url(path):
+        return Identity(path, *describe_url(path))
     with _blaming(path):
         status = os.stat(path)
     return Identity(path, status.st_size if os.path.isfile(path) else -1, status.st_mtime_ns)
@@ -231,7 +237,7 @@ def _read_until_full(stream: Stream, view: memoryview, filled: int) -> int:
 
 def _open_at(path: str, offset: int) -> Stream:
     """The decompressed text of a source from a byte on."""
-    file: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
+    file: Any = sys.stdin.buffer if path == STDIN else open_url(path) if is_url(path) else open(path, "rb")  # noqa: SIM115
     try:
         stream = decompressed(file)
         if _skip(stream, offset) < offset:

@@ -118,7 +118,9 @@ class VwParser(LineParser):
         return Progress(*parse_lines(chunk.text, chunk.size, self._reading, room.products, room.rows, progress))
 
     def _describe(self, chunk: Chunk, progress: Progress) -> str:
-        word = re.split(rb"[ \t]", rest_of_line(chunk, progress.word), maxsplit=1)[0]
+        word = rest_of_line(chunk, progress.word)
+        if progress.status not in (FULL, vw_kernel.INFINITE):  # which are about the whole line
+            word = re.split(rb"[ \t]", word, maxsplit=1)[0]
         expected = _EXPECTED[progress.status]
         if progress.status == vw_kernel.LABEL and self._reading.real_labels:
             expected = "as the label, expected a finite number"

@@ -348,6 +348,7 @@ def parse_lines(text, size, reading, products, rows, progress):
                 if trouble == DONE:
                     k = needed
                     trouble = DONE if _finite(rows.values, first, k) else INFINITE
+                p = p if trouble == DONE else line
             valued |= others
         if trouble != DONE:
             counts = (np.int64(line), np.int64(row), np.int64(first), unlabelled, based, weighted, valued)

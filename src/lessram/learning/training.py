@@ -12,13 +12,17 @@ from typing import Any
 
 import msgspec
 
+from lessram.data.batch import Batch
+from lessram.data.cache import Cache, DamagedCache, Key
 from lessram.data.formats import Form, Reading, Stream
 from lessram.data.reader import BatchReader, Position, Report
+from lessram.data.remote import is_url
+from lessram.data.shuffle import Shuffler
 from lessram.data.source import STDIN, Identity, identify
 from lessram.errors import DataError, FileFormatError, SpecError
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
-from lessram.learning.progressive import progressive, scores_of
+from lessram.learning.progressive import Places, progressive, scores_of
 from lessram.model.model import Model
 
 CHECKPOINT_EVERY = 1_000_000
@@ -35,6 +39,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str | None = None
     checkpoint_every: int = CHECKPOINT_EVERY
     threads: int = 1
+    cache: str | None = None
+    """Where parsed batches are kept for further passes and runs."""
+    shuffle: int = 0
+    """How many examples the shuffling buffer holds; 0 for the order of the stream."""
 
     def __post_init__(self) -> None:
         if self.passes < 1:
@@ -44,6 +52,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise SpecError("standard input can be read once only: use --passes 1, or a file")
         if reads_stdin and self.checkpoint is not None:
             raise SpecError("a run over standard input cannot be resumed: leave out --checkpoint, or use a file")
+        if self.cache is not None and any(source.size < 0 for source in self.sources):
+            raise SpecError("what comes through a pipe cannot be cached: leave out --cache, or use a file")
+        if self.shuffle < 0 or self.shuffle == 1:
+            raise SpecError(f"shuffle must be 0 or at least 2 examples, got {self.shuffle}")
+        if self.shuffle and self.checkpoint is not None:
+            raise SpecError("a checkpoint has no place for a shuffling buffer: leave out --checkpoint or --shuffle")
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +71,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 def plan_sources(sources: list[str]) -> list[Identity]:
     """The files behind a list of sources, as they are now, by absolute path."""
     return [
-        identity if identity.path == STDIN else msgspec.structs.replace(identity, path=os.path.abspath(identity.path))
+        identity
+        if identity.path == STDIN or is_url(identity.path)
+        else msgspec.structs.replace(identity, path=os.path.abspath(identity.path))
         for identity in identify(sources)
     ]
 
@@ -78,6 +94,9 @@ class Training:
         self.report = Report(plan.max_errors)
         self.position = standing.position if standing else Position()
         self.pass_number = standing.pass_number if standing else 0
+        self.buffer_bytes = 0
+        """The most memory that the shuffling buffer has taken."""
+        self._cache = self._open_cache()
 
     @classmethod
     def resumed(cls, checkpoint: str | os.PathLike[str]) -> Training:
@@ -104,15 +123,25 @@ class Training:
         last = self.model.examples
         while self.pass_number < self.plan.passes:
             reader = self._reader()
-            for place in self._batches(reader):
-                self.position = place
-                if self.plan.checkpoint and self.model.examples - last >= self.plan.checkpoint_every:
-                    self.save_checkpoint()
-                    last = self.model.examples
-                yield self._share()
+            try:
+                for place in self._batches(reader):
+                    self.position = place
+                    if self.plan.checkpoint and self.model.examples - last >= self.plan.checkpoint_every:
+                        self.save_checkpoint()
+                        last = self.model.examples
+                    yield self._share()
+            except DamagedCache as error:
+                assert self._cache is not None
+                self._cache.remove(str(error))
+                continue  # from the sources, at the place up to which the cache was good
             self.report = reader.report
             self.pass_number += 1
             self.position = Position()  # what a pass skips and hashes, the next one skips and hashes again
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know about the cache."""
+        return self._cache.notes if self._cache else []
 
     def save_checkpoint(self) -> None:
         """Write the model together with where the run stands."""
@@ -134,18 +163,41 @@ class Training:
             max_errors=self.plan.max_errors,
             start=self.position,
             threads=self.plan.threads,
+            cache=self._cache,
         )
         self.report = reader.report
         return reader
 
+    def _open_cache(self) -> Cache | None:
+        plan = self.plan
+        if plan.cache is None:
+            return None
+        key = Key(
+            sources=plan.sources,
+            form=plan.form,
+            reading=plan.reading,
+            slots=self.model.spec.slots,
+            labels=labels_of(self.model),
+            max_errors=plan.max_errors,
+        )
+        return Cache(plan.cache, key)
+
+    def _shuffled(self, reader: BatchReader) -> Iterator[tuple[Batch, Any]]:
+        # Salted by the number of examples: every pass has an order of its own.
+        shuffler = Shuffler(self.plan.shuffle, self.model.spec.seed, self.model.examples)
+        for batch, place in shuffler.stream(reader):
+            self.buffer_bytes = max(self.buffer_bytes, shuffler.nbytes)
+            yield batch, place
+
     def _batches(self, reader: BatchReader) -> Iterator[Any]:
+        places: Places = self._shuffled(reader) if self.plan.shuffle else reader
         # A later pass has seen the labels: only the first is scored.
         if self.pass_number == 0:
-            return progressive(self.learner, reader)
-        return self._learn_again(reader)
+            return progressive(self.learner, places)
+        return self._learn_again(places)
 
-    def _learn_again(self, reader: BatchReader) -> Iterator[Any]:
-        for batch, place in reader:
+    def _learn_again(self, places: Places) -> Iterator[Any]:
+        for batch, place in places:
             self.learner.learn(batch, trusted=True)
             yield place
 

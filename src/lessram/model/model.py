@@ -102,4 +102,5 @@ class Model:
             copy[:] = flat_cells
             flat_cells = copy
         scores = {name: np.array(tensor) for name, tensor in tensors.items()}
-        return cls(about.spec, table_of(about.spec.rates, flat_cells), scalars, about.examples, about.reader, scores, about.progress)
+        table = table_of(about.spec.rates, flat_cells)
+        return cls(about.spec, table, scalars, about.examples, about.reader, scores, about.progress)

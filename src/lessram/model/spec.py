@@ -78,7 +78,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError("rate_floor needs fixed-point weights and a global rate or counts")
 
     def _check_choices(self) -> None:
-        choices = {"rates": tuple(RATE_STATE), "step_rule": STEPS, "loss": tuple(Loss.__members__), "scale": SCALES, "offset": (0, 1)}
+        choices = {
+            "rates": tuple(RATE_STATE),
+            "step_rule": STEPS,
+            "loss": tuple(Loss.__members__),
+            "scale": SCALES,
+            "offset": (0, 1),
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 options = ", ".join(str(option) for option in allowed)

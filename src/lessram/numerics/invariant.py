@@ -80,7 +80,7 @@ def margin_at(t, pieces):
 
 @inlined
 def effective_gradient(loss, z, y, weight, q, plain, pieces):
-    """The gradient whose step of rate-weighted length q lands where many small ones would; `plain` is l'(z) * weight."""
+    """The gradient whose step, of length q, lands where many small ones would; `plain` is l'(z) * weight."""
     if q * abs(plain) < LEAST_MOVE or not q < 1e15:
         return plain
     if loss == _SQUARED:

@@ -76,7 +76,8 @@ def squares_scratch(longest: int, cell: np.dtype) -> SquaresScratch:
     steps = np.float32 if cell["weight"].kind == "f" else np.int32
     news = np.int32 if "level" in (cell.names or ()) else np.float32
     kinds = (np.uint32, np.float32, np.int32, np.float32, np.float32, steps, news)
-    made = SquaresScratch(*(np.zeros(size, kind) for kind in kinds))
+    arrays: list[Any] = [np.zeros(size, kind) for kind in kinds]
+    made = SquaresScratch(*arrays)
     made.sums[:] = 1.0  # lanes behind a row divide by this
     return made
 

@@ -71,7 +71,8 @@ def level_row(typingctx, scratch, length, square, sums, fraction):  # type: igno
         }
 
         def row_of(name: str, j: Any, lanes: Any) -> Vector:
-            return load(context, builder, *arrays[name], j, lanes)
+            kind, array = arrays[name]
+            return load(context, builder, kind, array, j, lanes)
 
         randomized = isinstance(arrays["advanced"][0].dtype, types.Integer)
         count = cgutils.alloca_once(builder, INTS)
@@ -106,7 +107,8 @@ def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any
         log = (bits >> 23).to_floats() + (((mantissa * c3 + c2) * mantissa + c1) * mantissa + c0)
         k = (log * splat(builder, tables["levels_per_octave"][1])).at_least(0.0)
         k = k.at_most(LEVELS - 1.0).to_ints()
-        fall = gather(context, builder, *tables["decay"], k)
+        kind, decay = tables["decay"]
+        fall = gather(context, builder, kind, decay, k)
         y = r * fall - (splat(builder, ir.Constant(ir.FloatType(), 1.0)) - fall)
         more = y.exceeds(gap)
         y = ((y - gap) * splat(builder, tables["inverse_base"][1])).where(more, y)

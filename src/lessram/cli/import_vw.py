@@ -1,0 +1,66 @@
+"""lessram import-vw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lessram.cli.options import Json
+
+
+def import_vw(
+    readable: Annotated[
+        str, typer.Argument(metavar="READABLE", help="Written by `vw --readable_model` (or `--invert_hash`).")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")],
+    weights: Annotated[
+        str, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.")
+    ] = "q2.13",
+    rates: Annotated[str, typer.Option(metavar="RATES", help="For training on; they start fresh.")] = "morris8",
+    alpha: Annotated[float, typer.Option(help="For training on: the learning rate's numerator.")] = 0.2,
+    loss: Annotated[
+        str, typer.Option(metavar="LOSS", help="logistic, squared or hinge: the file does not say it.")
+    ] = "logistic",
+    clip: Annotated[
+        bool, typer.Option("--clip", help="Move weights beyond the format's range to its ends, instead of stopping.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Where all randomness comes from.")] = 0,
+    json: Json = False,
+) -> None:
+    """Turn a readable Vowpal Wabbit model into a lessram model that predicts the same on the same VW text.
+
+    \b
+    Weights are rounded at random, without bias, to the grid of the format. Learning rates start fresh:
+    training on (`train -i`) takes first steps as large as those of a new model.
+
+    \b
+    Examples:
+      vw -d clicks.vw --loss_function logistic --readable_model clicks.txt
+      lessram import-vw clicks.txt -o clicks.lessram
+      lessram import-vw clicks.txt -o clicks.lessram --weights float32
+      lessram predict clicks.lessram today.vw --margins
+    """
+    import msgspec
+
+    from lessram.model.vw_model import import_vw as load
+
+    found = load(readable, clip=clip, weights=weights, rates=rates, alpha=alpha, loss=loss, seed=seed)
+    model = found.model
+    model.save(output)
+    values = {
+        "weights": found.weights,
+        "clipped": found.clipped,
+        "largest": found.largest,
+        "intercept": model.intercept,
+        "slots": model.spec.slots,
+        "bits_per_slot": 8 * model.table.cells.nbytes / model.spec.slots,
+        "table_bytes": model.table.cells.nbytes,
+    }
+    if json:
+        typer.echo(msgspec.json.encode(values).decode())
+        return
+    typer.echo(f"{found.weights:,} weights into {model.spec.slots:,} slots of {values['bits_per_slot']:g} bits")
+    typer.echo(f"largest {found.largest:g}, clipped {found.clipped:,}, intercept {model.intercept:g}")
+    typer.echo("rates start fresh: training on begins with steps as large as those of a new model")
