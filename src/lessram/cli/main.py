@@ -6,18 +6,34 @@ Nothing heavy is imported before a command runs, so that --help answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from lessram import __version__
 from lessram.cli import evaluate, import_vw, info, predict, train
 from lessram.errors import LessramError, SpecError
 
+
+class _Commands(TyperGroup):
+    """Takes care of what Typer would end without a word: Ctrl-C, and output that cannot be written."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise LessramError("interrupted; the last checkpoint, if any, is whole") from None
+        return result
+
+
 app = typer.Typer(
     name="lessram",
+    cls=_Commands,
     help="Learn linear models on streams of any length in 24 bits a coefficient, predict with them, look into them.",
     no_args_is_help=True,
     add_completion=False,
@@ -52,17 +68,20 @@ def main(
 def run() -> None:
     """Run the command line and turn every expected failure into one clear line."""
     try:
-        app()
+        app(prog_name="lessram")
     except SpecError as error:
         _stop(str(error), 2)
     except LessramError as error:
         _stop(str(error), 1)
-    except BrokenPipeError:
-        # The reader of our output has gone (as with `| head`); nothing is left to say, and nobody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except KeyboardInterrupt:
-        _stop("interrupted; the last checkpoint, if any, is whole", 1)
+    except OSError as error:
+        # What is left of the output goes nowhere, or Python would complain once more at the end.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # the reader has gone, as with `| head`: nobody is left to tell
+            sys.exit(1)
+        _stop(f"{error.filename or 'cannot write'}: {error.strerror or error}", 1)
+    except KeyboardInterrupt:  # before or after a command
+        _stop("interrupted", 1)
     except MemoryError:
         _stop("out of memory; use a smaller --bits", 1)
 

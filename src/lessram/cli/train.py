@@ -235,6 +235,8 @@ def _check_writable(output: Path) -> None:
 
 
 def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, whole_life: bool) -> None:
+    import contextlib
+
     from lessram.cli.progress import Progress
     from lessram.cli.summary import Stopwatch, figures, show
     from lessram.learning.metrics import Scores
@@ -245,8 +247,9 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     progress = Progress(8 * model.table.cells.nbytes / model.spec.slots, quiet=quiet)
     watch = Stopwatch()
     try:
-        for share in training.run():
-            progress.update(training.scores.since(baseline), share)
+        with contextlib.closing(training.run()) as steps:  # however it ends, nothing half-written is left
+            for share in steps:
+                progress.update(training.scores.since(baseline), share)
     finally:
         progress.close()
         for note in training.notes:

@@ -8,7 +8,7 @@
 
 Every record has a checksum and every place of the text at which a part ended is in the index, so that a run can go
 on from a checkpoint in the middle. A cache is written beside its name and renamed when it is whole. It is
-not compressed: zstd at level 1 takes longer to decompress than the text takes to parse.
+not compressed: zstd at level 1 saves a fifth of the bytes and takes as long to decompress as the text to parse.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Cache:
         if zlib.crc32(key) != crc:
             raise ValueError("is damaged")
         if key != self._key:
-            raise ValueError("is of other sources or options")
+            raise ValueError("is of other sources, other options or another version of lessram")
         file.seek(max(0, end - _TAIL.size))
         crc, count, magic = _TAIL.unpack(_exactly(file, _TAIL.size))
         begin = end - _TAIL.size - count * _ENTRY.itemsize
@@ -167,6 +167,9 @@ class _Records:
     def __init__(self, file: BinaryIO, name: str, index: NDArray[Any], start: Place) -> None:
         self._file, self._name, self._place = file, name, start
         self._left = iter(index.tolist())
+
+    def __del__(self) -> None:
+        self._file.close()  # for records that nobody reads to their end
 
     def read(self, buffer: TextBuffer) -> Chunk | None:
         entry = next(self._left, None)

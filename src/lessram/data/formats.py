@@ -37,7 +37,7 @@ _ENDINGS = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet", ".arrow", ".feather"),
 }
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _SVMLIGHT_LINE = re.compile(rb"[-+]?[0-9.]+([ \t]+(qid:)?[0-9]+(:[-+.0-9eE]+)?)*[ \t]*(#.*)?")
 
 
@@ -242,7 +242,7 @@ def _vw_options(choices: Choices) -> VwOptions:
 def _detect(path: str, lines: _Peeked) -> str:
     """The format of a source, by its name, else by its first line."""
     name = os.path.basename(urlsplit(path).path if is_url(path) else path).lower()
-    for ending in _COMPRESSED:
+    for ending in COMPRESSED:
         name = name.removesuffix(ending)
     for form, endings in _ENDINGS.items():
         if name.endswith(endings):

@@ -12,6 +12,8 @@ expected, a label that is none: each makes a bad line.
 from __future__ import annotations
 
 import itertools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -92,7 +94,7 @@ class _Wrong(Exception):
 
 def _category(value: Any) -> bytes:
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
+        return value.encode()
     if isinstance(value, bool):
         return b"true" if value else b"false"
     if isinstance(value, (int, float)):
@@ -117,6 +119,8 @@ def _number(value: Any) -> float:
     raise _Wrong(type(value).__name__)
 
 
+_PLAIN_NAMES = {str, type(None)}
+_PLAIN_NUMBERS = {int, float, bool, type(None)}
 _EXPECTED = {"categorical": "a string, a number, true or false", "text": "a string"}
 
 
@@ -140,6 +144,8 @@ class JsonParser:
         row = msgspec.defstruct("Row", [(field, Any, None) for field in names], rename=names)
         self._decoder = msgspec.json.Decoder(row)  # what has no column is skipped, not built
         self._columns = [(i, fields[name], (fields[paths[name][0]], paths[name][1:])) for i, name in used]
+        # one getter for all, with one more field so that it always gives a tuple
+        self._fields = operator.attrgetter(*(field for _, field, _ in self._columns), "__class__")
 
     def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
         """Parse a chunk from its start, or from a place in it, up to its end or as far as one block of lines goes.
@@ -152,8 +158,10 @@ class JsonParser:
         block, source, base = self._block, chunk.start.source, chunk.start.offset
         block.start()
         rows = self._decode(lines)
-        for i, field, path in self._columns:
-            self._put(i, field, path, rows)
+        if rows and self._columns:
+            columns = zip(*map(self._fields, rows), strict=True)
+            for (i, _, path), values in zip(self._columns, columns, strict=False):
+                self._put(i, self._column(values, path, rows))
 
         def place_of(i: int) -> Place:
             return chunk.stop if starts[i] >= chunk.size else Place(source, base + starts[i], numbers[i])
@@ -174,35 +182,48 @@ class JsonParser:
                 rows.append(self._decoder.decode(b"{}"))
         return rows
 
-    def _values(self, field: str, path: tuple[str, list[str]], rows: list[Any]) -> list[Any]:
-        values = [getattr(row, field) for row in rows]
+    def _column(self, values: tuple[Any, ...], path: tuple[str, list[str]], rows: list[Any]) -> Sequence[Any]:
+        """The values of a column, those found in objects included."""
         top, below = path
-        if below:
-            for i, row in enumerate(rows):
-                if values[i] is None and isinstance(getattr(row, top), dict):
-                    values[i] = _flatten(getattr(row, top)).get(below[0])
-        return values
+        if not below:
+            return values
+        found = list(values)
+        for i, row in enumerate(rows):
+            if found[i] is None and isinstance(getattr(row, top), dict):
+                found[i] = _flatten(getattr(row, top)).get(below[0])
+        return found
 
-    def _put(self, column: int, field: str, path: tuple[str, list[str]], rows: list[Any]) -> None:
+    def _put(self, column: int, values: Sequence[Any]) -> None:
         block, kind = self._block, self._block.schema.kinds[column]
-        values = self._values(field, path, rows)
-        count = len(values)
-        present = np.fromiter((value is not None and value != "" for value in values), np.bool_, count)
-        block.put_present(column, present, count)
-        convert, empty = (_category, b"") if kind in ("categorical", "text") else (_number, 0.0)
+        kinds = set(map(type, values))
+        block.put_present(column, True, len(values))
+        if kind in ("categorical", "text"):
+            if kinds <= _PLAIN_NAMES:
+                names = [value.encode() if value else b"" for value in values]
+            else:
+                names = self._convert(column, values, _category, b"")
+            data = np.frombuffer(bytearray(b"".join(names)), np.uint8)
+            offsets = np.zeros(len(names) + 1, np.int64)
+            np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=offsets[1:])
+            (block.put_names if kind == "categorical" else block.put_text)(column, data, offsets)
+            return
+        try:  # None becomes NaN, an empty cell
+            numbers = np.array(values, np.float64) if kinds <= _PLAIN_NUMBERS else None
+        except OverflowError:  # a whole number of more than 308 digits
+            numbers = None
+        if numbers is None:
+            numbers = np.array(self._convert(column, values, _number, None), np.float64)
+        block.put_numbers(column, numbers)
+
+    def _convert(self, column: int, values: Sequence[Any], convert: Callable[[Any], Any], empty: Any) -> list[Any]:
+        """The values one by one, for a column of several types; rows whose value will not do are bad."""
         made: list[Any] = []
         for i, value in enumerate(values):
             try:
                 made.append(empty if value is None or value == "" else convert(value))
             except _Wrong as wrong:
                 made.append(empty)
-                expected = _EXPECTED.get(kind, "a finite number")
-                name = block.schema.columns[column]
-                block.put_broken(i, f"found {wrong} in column {name!r}, expected {expected}")
-        if kind not in ("categorical", "text"):
-            block.put_numbers(column, np.array(made, np.float64))
-            return
-        data = np.frombuffer(bytearray(b"".join(made)), np.uint8)
-        offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, made), np.int64, count), out=offsets[1:])
-        (block.put_names if kind == "categorical" else block.put_text)(column, data, offsets)
+                schema = self._block.schema
+                expected = _EXPECTED.get(schema.kinds[column], "a finite number")
+                self._block.put_broken(i, f"found {wrong} in column {schema.columns[column]!r}, expected {expected}")
+        return made

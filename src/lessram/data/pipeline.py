@@ -85,7 +85,7 @@ class _Pool:
         """Hand out parts in order until the end, or until nobody asks any more."""
         for worker in self._workers:
             worker.start()
-        number = 0
+        number, ready = 0, None
         try:
             while True:
                 ready = self._take(number)
@@ -98,6 +98,8 @@ class _Pool:
                 number += ready.last
         finally:
             self._stop()
+            if ready is not None:  # its worker waits for a turn that will not come
+                ready.used.set()
 
     def _take(self, number: int) -> _Ready:
         with self._changed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache
@@ -100,13 +100,22 @@ class BatchReader:
     def __next__(self) -> tuple[Batch, Position]:
         for part in self._parts:
             report, place = self.report, part.stop
-            report.add(part.bad, part.reports, part.hashed, part.unlabelled)
+            try:
+                report.add(part.bad, part.reports, part.hashed, part.unlabelled)
+            except DataError:
+                self.close()
+                raise
             self.position = Position(
                 place.source, place.offset, place.line, report.skipped, report.hashed, report.unlabelled
             )
             if part.batch.rows:
                 return part.batch, self.position
         raise StopIteration
+
+    def close(self) -> None:
+        """Stop reading: threads end and open files are closed."""
+        if isinstance(self._parts, Generator):
+            self._parts.close()
 
 
 def read_batches(

@@ -29,7 +29,7 @@ class Shuffler:
 
     >>> batch = Batch(np.float32([0, 1, 2, 3, 4]), np.arange(6), np.uint32([0, 1, 2, 3, 4]))
     >>> [out.slots.tolist() for out, _ in Shuffler(5, seed=1).stream([(batch, None)])]
-    [[3, 4], [1, 2, 0]]
+    [[3, 1], [4, 2, 0]]
     """
 
     def __init__(self, examples: int, seed: int = 0, salt: int = 0) -> None:

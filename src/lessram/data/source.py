@@ -237,7 +237,7 @@ def _read_until_full(stream: Stream, view: memoryview, filled: int) -> int:
 
 def _open_at(path: str, offset: int) -> Stream:
     """The decompressed text of a source from a byte on."""
-    file: Any = sys.stdin.buffer if path == STDIN else open_url(path) if is_url(path) else open(path, "rb")  # noqa: SIM115
+    file: Any = _open_stdin() if path == STDIN else open_url(path) if is_url(path) else open(path, "rb")  # noqa: SIM115
     try:
         stream = decompressed(file)
         if _skip(stream, offset) < offset:
@@ -246,6 +246,17 @@ def _open_at(path: str, offset: int) -> Stream:
         _close(file, path)
         raise
     return stream
+
+
+def _open_stdin() -> Any:
+    """Standard input, as a file of its own: when a process ends, Python locks `sys.stdin`, and dies of it if a thread
+    still waits there for input."""
+    if sys.stdin is None:
+        raise DataError("found no standard input, expected one")
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (AttributeError, io.UnsupportedOperation):
+        return sys.stdin.buffer  # in a notebook, or a test
 
 
 def _close(stream: Stream, path: str) -> None:

@@ -80,7 +80,7 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
             reach += intercept_rate
             gradient = effective_gradient(objective.loss, margin, label, weight, reach, gradient, objective.pieces)
         move(table, rule, batch, row, scratch, bounded(gradient * inverse), square_seen)
-        scalars[INTERCEPT] -= intercept_rate * gradient
+        scalars[INTERCEPT] = bounded(scalars[INTERCEPT] - intercept_rate * gradient)
 
 
 @kernel

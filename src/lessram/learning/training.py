@@ -7,14 +7,14 @@ one gives the same bytes as never having stopped; sources that changed since are
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import msgspec
 
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache, DamagedCache, Key
-from lessram.data.formats import Form, Reading, Stream
+from lessram.data.formats import COMPRESSED, Form, Reading, Stream
 from lessram.data.reader import BatchReader, Position, Report
 from lessram.data.remote import is_url
 from lessram.data.shuffle import Shuffler
@@ -118,7 +118,7 @@ class Training:
         """Progressive validation over the model's life."""
         return scores_of(self.model)
 
-    def run(self) -> Iterator[float | None]:
+    def run(self) -> Generator[float | None]:
         """Learn everything; yields after each batch, with the share of the input that is done, if known."""
         last = self.model.examples
         while self.pass_number < self.plan.passes:
@@ -134,6 +134,8 @@ class Training:
                 assert self._cache is not None
                 self._cache.remove(str(error))
                 continue  # from the sources, at the place up to which the cache was good
+            finally:
+                reader.close()
             self.report = reader.report
             self.pass_number += 1
             self.position = Position()  # what a pass skips and hashes, the next one skips and hashes again
@@ -205,7 +207,8 @@ class Training:
         """The part of all bytes that is done; unknown for compressed input and pipes."""
         sizes = [source.size for source in self.plan.sources]
         total = sum(sizes)
-        if min(sizes) < 0 or total == 0 or self.position.offset > sizes[self.position.source]:
+        packed = self.plan.form.name == "parquet" or any(s.path.endswith(COMPRESSED) for s in self.plan.sources)
+        if packed or min(sizes) < 0 or total == 0 or self.position.offset > sizes[self.position.source]:
             return None
         done = sum(sizes[: self.position.source]) + self.position.offset
         return (self.pass_number + done / total) / self.plan.passes

@@ -18,6 +18,8 @@ from lessram.tables.layout import RATE_STATE, SQUARES, cell_type
 LARGEST_SLOTS = 1 << 40
 STEPS = ("plain", "invariant")
 SCALES = ("rms", "none")
+LEAST_SQUARES_BASE = 1.01
+"""Below it the accumulator's estimate of a logarithm may be more than one level low, and its sums biased."""
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,6 +101,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"beta must be above 0 and at most 1e6, got {self.beta}")
         if not 1 < self.base <= 16:
             raise SpecError(f"base must be above 1 and at most 16, got {self.base}")
+        if self.rates == "squares8" and self.base < LEAST_SQUARES_BASE:
+            raise SpecError(f"base must be at least {LEAST_SQUARES_BASE} with rates squares8, got {self.base}")
         if not -(2**63) <= self.seed < 2**64:
             raise SpecError(f"seed must fit in 64 bits, got {self.seed}")
         if self.radius is not None and not (self.radius > 0 and math.isfinite(self.radius)):

@@ -157,6 +157,15 @@ def observe_one(table, rule, batch, row, scratch, j, shared):
     return product(table.cells, slot, batch.values, x)
 
 
+@inlined
+def add_step(table, rule, slot, step):
+    """Project(weight + step), the weight read again: its slot may occur twice in the row."""
+    moved = table.cells[slot].weight + step
+    if outside(moved, rule.limit):
+        moved = project(moved, rule.limit)
+    table.cells[slot].weight = moved
+
+
 @overloaded(observe)
 def _observe(table, rule, batch, row, scratch):
     if not is_table(table, Flat):
@@ -196,11 +205,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
         while j < row.length:
             if not alone and j & _ONE == _ONE:
                 ask(table, batch, row.ahead + j)
-            slot = batch.slots[row.start + j]
-            moved = table.cells[slot].weight + scratch.steps[j]  # read again: the slot may occur twice
-            if outside(moved, rule.limit):
-                moved = project(moved, rule.limit)
-            table.cells[slot].weight = moved
+            add_step(table, rule, batch.slots[row.start + j], scratch.steps[j])
             j += _ONE
 
     return move_flat

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, overloaded
 from lessram.numerics.accumulator import Accumulator, accumulator, advanced, fine_uniform, fraction_of
 from lessram.numerics.random import shared_word, word
-from lessram.numerics.rounding import outside, project
 from lessram.numerics.vector import padded
-from lessram.tables.flat import ask, has_field, look_row, nothing, product, uses_randomness
+from lessram.tables.flat import add_step, ask, has_field, look_row, nothing, product, uses_randomness
 from lessram.tables.passes import draw_row, step_row
 from lessram.tables.squares_passes import level_row, rate_row
 from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
@@ -227,10 +226,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
             if not alone and j & _ONE == _ONE:
                 ask(table, batch, row.ahead + j)
             slot = batch.slots[row.start + j]
-            moved = table.cells[slot].weight + scratch.steps[j]  # read again: the slot may occur twice
-            if outside(moved, rule.limit):
-                moved = project(moved, rule.limit)
-            table.cells[slot].weight = moved
+            add_step(table, rule, slot, scratch.steps[j])
             twice |= store_sum(table.cells, slot, scratch, j)
             j += _ONE
         if twice != np.int32(0):

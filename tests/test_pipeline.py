@@ -1,0 +1,242 @@
+"""The pipeline: the same batches, models and errors from any number of threads, and no thread left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cache import plan_of, train
+from test_source import example_text
+
+from lessram.data.batch import Batch
+from lessram.data.formats import Choices, Form, Reading, Stream
+from lessram.data.pipeline import parsed_parts
+from lessram.data.reader import BatchReader, read_batches
+from lessram.data.rows import ParsedPart
+from lessram.data.source import Chunk, Place, TextBuffer
+from lessram.errors import DataError, TooManyErrors
+
+THREADS = (1, 2, 3, 7)
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Chunks of 1000 bytes, so that small files have many; and a look at the threads afterwards."""
+    monkeypatch.setattr(TextBuffer.__init__, "__defaults__", (1000,))
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + 5
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert set(threading.enumerate()) <= before, "a thread is left running"
+
+
+def content(batch: Batch) -> list[object]:
+    return [None if array is None else (array.dtype, array.tolist()) for array in batch]
+
+
+def batches_of(reader: BatchReader) -> list[object]:
+    return [(content(batch), position) for batch, position in reader]
+
+
+# Threads change nothing -----------------------------------------------------------------------------------------------
+
+
+def test_batches_and_positions(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}").write_bytes(example_text(100, number) + b"1 2:x\n")
+    found = {}
+    for threads in THREADS:
+        reader = read_batches([str(tmp_path)], slots=512, max_errors=3, threads=threads)
+        found[threads] = (batches_of(reader), vars(reader.report))
+    assert len(found[1][0]) > 30
+    assert found[1][1]["skipped"] == 3
+    for threads in THREADS:
+        assert found[threads] == found[1]
+
+
+def test_model_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "0.svm"
+    path.write_bytes(example_text(300))
+    models = {threads: train(plan_of([str(path)], threads=threads, passes=2))[1] for threads in THREADS}
+    assert len(set(models.values())) == 1
+
+
+@pytest.mark.parametrize("allowed", [0, 4])
+def test_error_messages(tmp_path: Path, allowed: int) -> None:
+    good = example_text(20)
+    path = tmp_path / "0.svm"
+    path.write_bytes((good + b"1 2:x\n") * 3 + b"7 1:1\n-1 5:\n" * 5 + good * 9)
+    messages = set()
+    for threads in THREADS:
+        reader = read_batches([str(path)], slots=512, max_errors=allowed, threads=threads)
+        with pytest.raises(DataError) as caught:
+            batches_of(reader)
+        assert isinstance(caught.value, TooManyErrors) == bool(allowed)
+        messages.add((str(caught.value), reader.report.skipped))
+    ((message, skipped),) = messages
+    line = 21 if not allowed else 65
+    assert message.startswith(f"{path}:{line}: found ")
+    assert skipped == allowed + 1
+
+
+def test_chunks_of_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of features do not fit into one batch: a chunk is handed out in parts, in order."""
+    monkeypatch.setattr("lessram.data.rows.ENOUGH", 300)
+    words = [" ".join(f"w{(i * j) % 97}" for j in range(1, 6)) for i in range(200)]
+    path = tmp_path / "data.vw"
+    path.write_text("".join(f"{i % 2} |a {word} |b {word}\n" for i, word in enumerate(words)))
+    found = {}
+    for threads in THREADS:
+        choices = Choices(interactions=("ab",))
+        found[threads] = batches_of(read_batches([str(path)], slots=512, choices=choices, threads=threads))
+        assert found[threads] == found[1]
+    stops = [position.offset for _, position in found[1]]
+    assert stops == sorted(set(stops))
+    assert len(stops) > 2 * path.stat().st_size / 1000, "more batches than chunks"
+    assert sum(len(batch[0][1]) for batch, _ in found[1]) == 200
+
+
+# Errors and early ends ------------------------------------------------------------------------------------------------
+
+
+class Numbers:
+    """Chunks that hold nothing but their number; some are trouble."""
+
+    def __init__(self, count: int, trouble: int = -1) -> None:
+        self.count, self.trouble, self.read_so_far = count, trouble, 0
+
+    def read(self, buffer: TextBuffer) -> Chunk | None:
+        number = self.read_so_far
+        if number == self.trouble:
+            raise DataError("found trouble while reading")
+        if number == self.count:
+            return None
+        self.read_so_far += 1
+        return Chunk(np.zeros(64, np.uint8), 0, "numbers", Place(0, number), Place(0, number + 1))
+
+
+class Slow:
+    """A parser that takes its time with every third chunk, so that later ones are ready before."""
+
+    def __init__(self, trouble: int = -1) -> None:
+        self._trouble = trouble
+
+    def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
+        number = chunk.start.offset
+        if number == self._trouble:
+            raise DataError(f"found trouble in chunk {number}")
+        if number % 3 == 0:
+            time.sleep(0.005)
+        batch = Batch(np.float32([number]), np.array([0, 0]), np.uint32([]))
+        return ParsedPart(batch, 0, [], 0, chunk.stop)
+
+
+def numbers(chunks: Numbers, threads: int, trouble: int = -1) -> Iterator[int]:
+    parts = parsed_parts(chunks, lambda: Slow(trouble), tolerate=lambda: 0, threads=threads)
+    return (int(part.batch.labels[0]) for part in parts)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_parts_come_in_order_and_memory_is_bounded(threads: int) -> None:
+    chunks = Numbers(60)
+    for expected, found in enumerate(numbers(chunks, threads)):
+        assert found == expected
+        assert chunks.read_so_far <= expected + 2 + threads
+    assert chunks.read_so_far == 60
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("where", ["reading", "parsing"])
+def test_an_error_comes_when_its_turn_comes(threads: int, where: str) -> None:
+    reading, parsing = (20, -1) if where == "reading" else (-1, 20)
+    found = []
+    with pytest.raises(DataError, match=r"found trouble (while reading|in chunk 20)"):  # noqa: PT012
+        for number in numbers(Numbers(60, reading), threads, parsing):
+            found.append(number)
+    assert found == list(range(20))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_parser_that_cannot_be_made(threads: int) -> None:
+    def fail() -> Slow:
+        raise DataError("found no parser")
+
+    with pytest.raises(DataError, match="found no parser"):
+        list(parsed_parts(Numbers(60), fail, tolerate=lambda: 0, threads=threads))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_stopping_early(threads: int) -> None:
+    """The fixture sees that no thread stays; here: whoever is not asked reads no further."""
+    chunks = Numbers(10_000)
+    parts = numbers(chunks, threads)
+    assert [next(parts) for _ in range(5)] == [0, 1, 2, 3, 4]
+    del parts
+    time.sleep(0.05)
+    done = chunks.read_so_far
+    assert done <= 6 + 2 * threads
+    time.sleep(0.05)
+    assert chunks.read_so_far == done
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_interrupt_in_the_one_who_uses_the_parts(tmp_path: Path, threads: int) -> None:
+    path = tmp_path / "0.svm"
+    path.write_bytes(example_text(300))
+
+    def use() -> None:
+        for count, _ in enumerate(read_batches([str(path)], slots=512, threads=threads)):
+            if count == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        use()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_reader_can_be_closed(tmp_path: Path, threads: int) -> None:
+    path = tmp_path / "0.svm"
+    path.write_bytes(example_text(300))
+    stream = Stream([str(path)], Form(name="auto"))
+    reader = BatchReader(stream, Reading(), slots=512, threads=threads)
+    next(reader)
+    reader.close()
+    with pytest.raises(StopIteration):
+        next(reader)
+
+
+WAITING = """
+import sys, threading
+from lessram.data.reader import read_batches
+reader = read_batches(["-"], slots=512, format="svmlight", threads=2)
+print("ready", flush=True)
+try:
+    next(reader)
+except KeyboardInterrupt:
+    print("interrupted", threading.active_count(), flush=True)
+"""
+
+
+def test_threads_that_wait_for_a_pipe_do_not_keep_the_process_alive() -> None:
+    command = [sys.executable, "-c", WAITING]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipe, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(20)  # its standard input stays open all the time
+        finally:
+            process.kill()
+        assert process.stdout.read().startswith(b"interrupted")
+        assert process.stderr.read() == b""
+        assert process.returncode == 0
