@@ -100,7 +100,10 @@ def _dictionaries(data: DataSet) -> Iterator[tuple[dict[int, float], bool]]:
     values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
     for r, label in enumerate(batch.labels.tolist()):
         row = slice(batch.indptr[r], batch.indptr[r + 1])
-        yield dict(zip(batch.slots[row].tolist(), values[row].tolist(), strict=True)), bool(label)
+        features: dict[int, float] = {}
+        for slot, value in zip(batch.slots[row].tolist(), values[row].tolist(), strict=True):
+            features[slot] = features.get(slot, 0.0) + value  # a slot may occur twice in a row
+        yield features, bool(label)
 
 
 def _river(optimizer: str) -> Callable[[DataSet, float, Path], Run]:

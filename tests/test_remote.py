@@ -12,10 +12,13 @@ from test_cache import plan_of, train
 from test_source import example_text, expected_rows, rows_of
 
 from lessram.data import remote
+from lessram.data.formats import Choices, Form, Stream
 from lessram.data.reader import Position, read_batches
 from lessram.data.source import TextBuffer, expand, identify
 from lessram.errors import DataError, LessramError
 from lessram.learning.training import Training
+from lessram.model.model import Model
+from lessram.model.spec import Spec
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 
@@ -50,10 +53,25 @@ def test_the_same_rows_as_from_a_local_file(memory, tmp_path: Path) -> None:
 def test_the_format_is_told_by_the_name_or_the_content(memory) -> None:
     memory.pipe("/a.csv", b"click,site\n1,rome\n")
     memory.pipe("/b", b"1 |a x\n")
-    from lessram.data.formats import Form, Stream
-
     assert Stream(["memory://a.csv"], Form(name="auto")).form.name == "csv"
     assert Stream(["memory://b"], Form(name="auto")).form.name == "vw"
+
+
+def test_tables_by_url(memory, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    table = pa.table({"click": [1, 0, 1], "site": ["rome", "oslo", "rome"], "price": [0.5, 2, 1]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    feather.write_feather(table, str(tmp_path / "a.arrow"), compression="uncompressed")
+    choices = Choices(label="click")
+    for name in ("a.parquet", "a.arrow"):
+        memory.pipe(f"/{name}", (tmp_path / name).read_bytes())
+        local = rows_of(read_batches([str(tmp_path / name)], slots=4096, choices=choices))
+        assert rows_of(read_batches([f"memory://{name}"], slots=4096, choices=choices)) == local
+        assert len(local) == 3
+    with pytest.raises(DataError, match=r"memory://missing\.parquet: cannot read: No such file or directory"):
+        read_batches(["memory://missing.parquet"], slots=4096, choices=choices)
 
 
 def test_going_on_in_the_middle(memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,28 +102,23 @@ def test_identities_change_with_the_file_and_resuming_notices(memory, tmp_path: 
     (after,) = identify(["memory://a.svm"])
     assert (after.size, after.mtime_ns != before.mtime_ns) == (before.size, True)
     plan = plan_of(["memory://a.svm"], passes=1, checkpoint=str(tmp_path / "c"), checkpoint_every=1)
-    for _ in Training(train_model(), plan).run():
+    for _ in Training(Model.new(Spec(slots=4096, seed=5)), plan).run():
         pass
     memory.pipe("/a.svm", b"1 2:1\n")
     with pytest.raises(DataError, match=r"memory://a\.svm: cannot resume: the file changed"):
         Training.resumed(tmp_path / "c")
 
 
-def train_model():
-    from lessram.model.model import Model
-    from lessram.model.spec import Spec
-
-    return Model.new(Spec(slots=4096, seed=5))
-
-
 def test_training_gives_the_bytes_of_a_local_file(memory, tmp_path: Path) -> None:
     text = example_text(100)
     memory.pipe("/a.svm", text)
     (tmp_path / "a.svm").write_bytes(text)
-    remote_training = Training(train_model(), plan_of(["memory://a.svm"], cache=str(tmp_path / "cache")))
+    remote_training = Training(
+        Model.new(Spec(slots=4096, seed=5)), plan_of(["memory://a.svm"], cache=str(tmp_path / "cache"))
+    )
     for _ in remote_training.run():
         pass
-    _, _ = train(plan_of([str(tmp_path / "a.svm")]))
+    train(plan_of([str(tmp_path / "a.svm")]))
     remote_training.model.save(tmp_path / "remote")
     assert (tmp_path / "remote").read_bytes() == (tmp_path / "model").read_bytes()
 

@@ -10,7 +10,7 @@ import typer
 
 Data = Annotated[
     list[str],
-    typer.Argument(metavar="DATA...", help="Files, globs, directories, or - for standard input; gz, bz2, xz, zst."),
+    typer.Argument(metavar="DATA...", help="Files, globs, directories, URLs, - for standard input; gz, bz2, xz, zst."),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model written by train.")]
 Format = Annotated[

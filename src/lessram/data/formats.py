@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -241,7 +240,7 @@ def _vw_options(choices: Choices) -> VwOptions:
 
 def _detect(path: str, lines: _Peeked) -> str:
     """The format of a source, by its name, else by its first line."""
-    name = os.path.basename(urlsplit(path).path if is_url(path) else path).lower()
+    name = os.path.basename(path.partition("?")[0] if is_url(path) else path).lower()
     for ending in COMPRESSED:
         name = name.removesuffix(ending)
     for form, endings in _ENDINGS.items():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lessram.data.arrow import ArrowParser, guess_schema, import_pyarrow
+from lessram.data.remote import is_url, open_url
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
 from lessram.data.source import Place
@@ -78,7 +79,7 @@ class _File:
     def __init__(self, path: str) -> None:
         self.name = path
         with _Blaming(path):
-            with open(path, "rb") as file:
+            with open_url(path) if is_url(path) else open(path, "rb") as file:
                 magic = file.read(6)
             self._parquet = magic[:4] == b"PAR1"
             if not self._parquet and magic != b"ARROW1":
@@ -89,13 +90,14 @@ class _File:
         import_pyarrow()
         from pyarrow import parquet
 
-        return parquet.ParquetFile(self.name, read_dictionary=list(columns), memory_map=False, pre_buffer=False)
+        source = open_url(self.name) if is_url(self.name) else self.name
+        return parquet.ParquetFile(source, read_dictionary=list(columns), memory_map=False, pre_buffer=False)
 
     def _arrow_file(self) -> Any:
         pa = import_pyarrow()
         from pyarrow import ipc
 
-        return ipc.open_file(pa.memory_map(self.name))
+        return ipc.open_file(open_url(self.name) if is_url(self.name) else pa.memory_map(self.name))
 
     def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         with _Blaming(self.name):
