@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lessram.cli.options import Data, Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
-from lessram.errors import FileFormatError, SpecError
+from lessram.errors import DataError, FileFormatError, SpecError
 
 if TYPE_CHECKING:
     from lessram.learning.training import Training
