@@ -1,7 +1,7 @@
 """Accuracy beside speed and memory: lessram and its peers on the same rows, each at its best learning rate.
 
     python benchmarks/peers.py                     all data sets
-    python benchmarks/peers.py --quick             the first 3,000 rows of each, in about a minute
+    python benchmarks/peers.py --quick             the first 1,500 rows of each, in under a minute
     python benchmarks/peers.py criteo rcv1 --json peers.json
 
 Progressive: every row is predicted, scored, then learned, once, in the order of the stream. Learning rates come from
@@ -34,7 +34,7 @@ from lessram.numerics.loss import Loss
 
 console = Console(width=120)
 
-QUICK_ROWS = 3_000
+QUICK_ROWS = 1_500
 SLOW_ROWS = 3_000
 """Rows that the slow systems see."""
 SHARE = 0.8

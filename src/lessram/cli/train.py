@@ -255,6 +255,8 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
         for note in training.notes:
             typer.echo(note, err=True)
     seconds = watch.seconds
+    if model.examples == 0:
+        raise DataError("found no example, expected at least one", place=training.plan.sources[0].path)
     if training.plan.shuffle:
         megabytes = training.buffer_bytes / 2**20
         typer.echo(
