@@ -4,7 +4,7 @@ Three sections, all of them ratios or figures that do not depend on how busy the
 
     speed      million feature updates a second (`Mf/s`), one thread, beside the limit of random memory access
     memory     resident growth of a process that trains 2^28 slots, read from outside the process
-    accuracy   progressive log-loss on real data against the 64-bit control, where ../shared/data is there
+    accuracy   progressive log-loss on real data against the 64-bit control, where the data sets are at hand
 """
 
 from __future__ import annotations
