@@ -24,7 +24,7 @@ import numba
 from numba import core, extending
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
-__all__ = ["cgutils", "fingerprint", "inlined", "intrinsic", "kernel", "overloaded", "types"]
+__all__ = ["cgutils", "fingerprint", "inlined", "intrinsic", "kernel", "nothing_compiled", "overloaded", "types"]
 
 types: Any = core.types
 cgutils: Any = core.cgutils
@@ -56,6 +56,12 @@ def cache_folder() -> Path | None:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         chosen = os.path.join(base, "lessram")
     return Path(chosen) / fingerprint()
+
+
+def nothing_compiled() -> bool:
+    """Whether this is the first run of these sources, which must compile what it uses."""
+    folder = cache_folder()
+    return folder is None or not any(folder.glob("*.nbc"))
 
 
 class _Locator(_CacheLocator):

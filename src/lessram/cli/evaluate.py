@@ -51,7 +51,7 @@ def evaluate(
     scores = None
     try:
         for scores in progressive.evaluate(Learner(loaded), reader):
-            progress.update(scores)
+            progress.update(scores.examples, scores.copy)
     finally:
         progress.close()
     if scores is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from lessram.learning.metrics import Scores
@@ -20,22 +21,28 @@ class Progress:
         self._quiet = quiet
         self._live = sys.stderr.isatty()
         self._start = time.perf_counter()
-        self._first: Scores | None = None
-        self._last: Scores | None = None
+        self._last = Scores.new()
         self._next_row = 0
         self._next_time = 0.0
         self._drawn = False
 
-    def update(self, scores: Scores, share: float | None = None) -> None:
-        """Show the scores so far; `share` is the part of the input that is done, where it is known."""
-        if self._quiet:
+    def update(self, examples: int, scores: Callable[[], Scores], share: float | None = None) -> None:
+        """Show the scores so far, asked for only when they are shown; `share` is the part of the input that is done."""
+        if self._quiet or not self._is_due(examples):
             return
-        if self._first is None:
-            self._first = self._last = Scores.new()
         if self._live:
-            self._draw_line(scores, share)
-        elif scores.examples >= self._next_row:
-            self._print_row(scores)
+            self._draw_line(scores(), share)
+        else:
+            self._print_row(scores())
+
+    def _is_due(self, examples: int) -> bool:
+        if not self._live:
+            return examples >= self._next_row
+        now = time.perf_counter()
+        due = now >= self._next_time
+        if due:
+            self._next_time = now + _LINE_EVERY
+        return due
 
     def close(self) -> None:
         """End the live line, so that the next output starts on a line of its own."""
@@ -46,11 +53,7 @@ class Progress:
         return examples / max(time.perf_counter() - self._start, 1e-9)
 
     def _draw_line(self, scores: Scores, share: float | None) -> None:
-        now = time.perf_counter()
-        if now < self._next_time:
-            return
-        self._next_time = now + _LINE_EVERY
-        elapsed = now - self._start
+        elapsed = time.perf_counter() - self._start
         left = ""
         if share:
             left = f"{share:4.0%}, {elapsed * (1 - share) / share:,.0f} s left  "
@@ -65,7 +68,6 @@ class Progress:
     def _print_row(self, scores: Scores) -> None:
         if self._next_row == 0:
             print(_row(_COLUMNS), file=sys.stderr)
-        assert self._last is not None
         since = scores.since(self._last)
         fields = (
             f"{scores.examples:,}",
@@ -78,7 +80,7 @@ class Progress:
         )
         print(_row(fields), file=sys.stderr, flush=True)
         self._last = scores.copy()
-        self._next_row = 2 * scores.examples
+        self._next_row = max(1, 2 * scores.examples)
 
 
 def _row(fields: tuple[str, ...]) -> str:

@@ -16,9 +16,9 @@ from lessram.model.model import Model
 
 
 class Stopwatch:
-    """Wall time and examples of this process, for speeds."""
+    """Wall time, from when it is made."""
 
-    def __init__(self, features: int = 0) -> None:
+    def __init__(self) -> None:
         self._start = time.perf_counter()
 
     @property

@@ -239,8 +239,11 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
 
     from lessram.cli.progress import Progress
     from lessram.cli.summary import Stopwatch, figures, show
+    from lessram.jit import nothing_compiled
     from lessram.learning.metrics import Scores
 
+    if nothing_compiled() and not quiet:
+        typer.echo("compiling for this machine; only the first run does", err=True)
     model = training.model
     before = training.scores.copy()
     baseline = Scores.new() if whole_life else before
@@ -249,7 +252,8 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     try:
         with contextlib.closing(training.run()) as steps:  # however it ends, nothing half-written is left
             for share in steps:
-                progress.update(training.scores.since(baseline), share)
+                done = training.scores.examples - baseline.examples
+                progress.update(done, lambda: training.scores.since(baseline), share)
     finally:
         progress.close()
         for note in training.notes:
