@@ -1,0 +1,38 @@
+"""What the documentation names exists, and what it generates is up to date."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NAMES = re.findall(r"`(lessram[\w.]*):(\w+)`", (ROOT / "docs/paper.md").read_text())
+LINKS = [
+    (page, target)
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
+]
+
+
+def test_the_map_of_the_paper_names_many_places() -> None:
+    assert len(NAMES) > 15
+
+
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_names_in_the_map_of_the_paper_exist(module: str, name: str) -> None:
+    assert hasattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize(("page", "target"), LINKS, ids=lambda value: getattr(value, "name", value))
+def test_links_lead_somewhere(page: Path, target: str) -> None:
+    assert (page.parent / target).exists()
+
+
+def test_the_readme_names_both_commands_and_they_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for command in ("demo", "test"):
+        assert f"make {command}" in (ROOT / "README.md").read_text()
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
