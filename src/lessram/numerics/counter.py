@@ -14,7 +14,8 @@ increments, and bias it long before.
 
 from __future__ import annotations
 
-from itertools import accumulate
+from fractions import Fraction
+from itertools import accumulate, pairwise
 from operator import mul
 from typing import NamedTuple
 
@@ -47,7 +48,8 @@ def ladder(estimates: ArrayLike) -> Counter:
     if not 2 <= counts.size <= LEVELS or counts[0] != 0 or not np.all(np.isfinite(counts)) or np.any(gaps < 1):
         raise SpecError("a ladder must hold 2 to 256 finite counts that start at 0 and grow by at least 1 a level")
     certain = 2**64 - 1
-    steps = [certain if gap == 1 else min(certain, round(2**64 / gap)) for gap in gaps.tolist()]
+    exact = [Fraction(count) for count in counts.tolist()]
+    steps = [min(certain, round(2**64 / (above - below))) for below, above in pairwise(exact)]
     return Counter(counts, np.array([*steps, 0], dtype=np.uint64))
 
 
