@@ -46,7 +46,7 @@ class Method(NamedTuple):
 
     @property
     def randomized(self) -> bool:
-        return self.options["weights"] != "float32" or self.options["rates"] in ("morris8", "squares8")
+        return self.options["weights"] != "float32" or self.options["rates"] in ("morris8", "ladder8", "squares8")
 
 
 def _method(weights: str, rates: str, name: str = "", **options: Any) -> Method:
@@ -60,6 +60,7 @@ METHODS = [
     _method("float32", "exact32", "float32 + exact32, alpha/sqrt(tau)", offset=0),
     _method("float32", "morris8"),
     _method("q2.13", "morris8"),
+    _method("q2.13", "ladder8"),
     _method("q3.12", "morris8"),
     _method("q2.9", "morris8"),
     _method("q2.7", "morris8"),

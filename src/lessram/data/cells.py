@@ -17,7 +17,7 @@ from lessram.data.csv_kernel import BAD_LABEL, BAD_NUMBER, BAD_WEIGHT, INFINITE
 from lessram.data.hashing import fold_into_slots, hash_names
 from lessram.data.interactions import append_products, set_group
 from lessram.data.parsing import BadLine
-from lessram.data.rows import DONE, FULL, MOST, ParsedPart, Progress, Room
+from lessram.data.rows import DONE, FULL, LARGEST, MOST, ParsedPart, Progress, Room, survey
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT, Schema, make_layout
 from lessram.data.source import Place
 from lessram.data.tokens import MARGIN, tokenise
@@ -34,7 +34,6 @@ BROKEN = 99
 """What is wrong with a row that was bad before the kernel saw it."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_LARGEST = np.finfo(np.float32).max
 
 
 class Cells(NamedTuple):
@@ -73,7 +72,7 @@ def _number(layout, cells, column, row, head):
     """Label and weight with this cell, and what is wrong with it."""
     label, weight = head
     value, kind = cells.values[column, row], layout.kinds[column]
-    finite = abs(value) <= _LARGEST
+    finite = abs(value) <= LARGEST
     if kind == np.uint8(LABEL):
         if not finite or not (layout.real_labels or value == np.float32(0) or abs(value) == np.float32(1)):
             return BAD_LABEL, head
@@ -123,16 +122,6 @@ def _row(row, layout, cells, products, rows, k):
     return DONE, _ZERO, k, head
 
 
-@inlined
-def _account(values, first, last):
-    """Whether all values are finite, and whether one is not 1."""
-    finite, valued = True, False
-    for k in range(first, last):
-        finite &= abs(values[k]) <= _LARGEST
-        valued |= values[k] != np.float32(1)
-    return finite, valued
-
-
 @kernel
 def assemble(count, layout, cells, products, rows, progress):
     """Make rows of the cells, until all are done or one is not good. `progress.position` is the next row."""
@@ -148,7 +137,7 @@ def assemble(count, layout, cells, products, rows, progress):
             trouble = FULL if needed > np.uint64(rows.slots.size) else DONE
             k = needed if trouble == DONE else k
         if trouble == DONE:
-            finite, others = _account(rows.values, first, k)
+            finite, others = survey(rows.values, first, k)
             trouble = DONE if finite else INFINITE
         if trouble != DONE:
             counts = (np.int64(r), np.int64(row), np.int64(first), unlabelled, 0, weighted, valued)

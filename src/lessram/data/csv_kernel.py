@@ -8,7 +8,7 @@ import numpy as np
 
 from lessram.data.hashing import fold_into_slots, hash_name
 from lessram.data.interactions import append_products, set_group
-from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress
+from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, survey
 from lessram.data.scanning import mask_equal, mask_of
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT
 from lessram.data.text import (
@@ -31,7 +31,6 @@ FEW_CELLS, MANY_CELLS, OPEN_QUOTE, BEHIND_QUOTE, BAD_LABEL, BAD_WEIGHT, BAD_NUMB
 
 RETURN = np.uint8(13)
 _ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
-_LARGEST = np.finfo(np.float32).max
 _TENS = 10.0 ** np.arange(9)
 
 _newlines = mask_of(b"\n")
@@ -247,16 +246,6 @@ def _row(text, p, stop, dialect, layout, products, rows, scratch, k):
     return MANY_CELLS, p, columns, k, head
 
 
-@inlined
-def _account(values, first, last):
-    """Whether all values are finite, and whether one is not 1."""
-    finite, valued = True, False
-    for k in range(first, last):
-        finite &= abs(values[k]) <= _LARGEST
-        valued |= values[k] != np.float32(1)
-    return finite, valued
-
-
 @kernel
 def parse_rows(text, size, dialect, layout, products, rows, scratch, progress):
     """Parse whole rows up to `size`, behind which stands a newline, until all are done or one is not good.
@@ -280,7 +269,7 @@ def parse_rows(text, size, dialect, layout, products, rows, scratch, progress):
             k = needed if trouble == DONE else k
         others = False
         if trouble == DONE:
-            finite, others = _account(rows.values, first, k)
+            finite, others = survey(rows.values, first, k)
             trouble = DONE if finite else INFINITE
         if trouble != DONE:
             counts = (np.int64(line), np.int64(row), np.int64(first), unlabelled, 0, weighted, valued)

@@ -16,6 +16,7 @@ from lessram.data.batch import Batch
 from lessram.data.interactions import NoProducts, Products, room_for_products
 from lessram.data.parsing import BadLine
 from lessram.data.source import Place
+from lessram.jit import inlined
 
 REPORTS = 10
 """Bad lines of a chunk that are described."""
@@ -27,6 +28,20 @@ ENOUGH = 1 << 20
 """Features after which a batch is handed out rather than made larger."""
 MOST = 1 << 26
 """Features that one row may have."""
+
+
+LARGEST = np.finfo(np.float32).max
+"""The largest value that a feature may have."""
+
+
+@inlined
+def survey(values, first, last):
+    """Whether all values from `first` to `last` are finite, and whether one is not 1."""
+    finite, valued = True, False
+    for k in range(first, last):
+        finite &= abs(values[k]) <= LARGEST
+        valued |= values[k] != np.float32(1)
+    return finite, valued
 
 
 class Rows(NamedTuple):
