@@ -31,6 +31,7 @@ from lessram.errors import DataError, SpecError
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
 from lessram.model.spec import Spec
+from lessram.tables.layout import copied, is_writable
 
 ENOUGH_ROWS = 20_000
 MOST_PASSES = 100
@@ -291,9 +292,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     def _own_tables(self) -> None:
         """A table that lies in somebody's file (joblib's memory maps) is copied before it is written to."""
         for k, model in enumerate(self.models_):
-            if not (model.table.cells.flags.writeable and model.scalars.flags.writeable):
-                table = model.table._replace(cells=np.array(model.table.cells))
-                self.models_[k] = dataclasses.replace(model, table=table, scalars=np.array(model.scalars))
+            if not (is_writable(model.table) and model.scalars.flags.writeable):
+                self.models_[k] = dataclasses.replace(model, table=copied(model.table), scalars=np.array(model.scalars))
                 self._learners[k] = Learner(self.models_[k])
 
     def _margins(self, X: Any) -> NDArray[np.float64]:

@@ -46,7 +46,7 @@ def evaluate(
     loaded = Model.load(model)
     form = Form(name=format, delimiter=delimiter, header=header)
     reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads))
-    progress = Progress(8 * loaded.table.cells.nbytes / loaded.spec.slots, quiet=quiet)
+    progress = Progress(loaded.bits_per_slot, quiet=quiet)
     watch = Stopwatch()
     scores = None
     try:

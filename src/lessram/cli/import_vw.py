@@ -55,8 +55,8 @@ def import_vw(
         "largest": found.largest,
         "intercept": model.intercept,
         "slots": model.spec.slots,
-        "bits_per_slot": 8 * model.table.cells.nbytes / model.spec.slots,
-        "table_bytes": model.table.cells.nbytes,
+        "bits_per_slot": model.bits_per_slot,
+        "table_bytes": model.table_bytes,
     }
     if json:
         typer.echo(msgspec.json.encode(values).decode())

@@ -247,7 +247,7 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     model = training.model
     before = training.scores.copy()
     baseline = Scores.new() if whole_life else before
-    progress = Progress(8 * model.table.cells.nbytes / model.spec.slots, quiet=quiet)
+    progress = Progress(model.bits_per_slot, quiet=quiet)
     watch = Stopwatch()
     try:
         with contextlib.closing(training.run()) as steps:  # however it ends, nothing half-written is left

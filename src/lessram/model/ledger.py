@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lessram.model.model import TRAINED, Model
 from lessram.model.spec import Spec
+from lessram.tables.layout import touched
 
 _PIECE = 1 << 20  # slots looked at together, so that the account itself needs little memory
 
@@ -41,31 +42,31 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
 def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
     """Walk through a model's table and count."""
-    cells = model.table.cells
+    slots = model.spec.slots
     seen = nonzero = 0
     largest = 0.0
     occurrences: dict[Any, int] = {}
-    for start in range(0, len(cells), _PIECE):
-        piece = cells[start : start + _PIECE]
-        seen += int(np.count_nonzero(_touched(piece)))
-        nonzero += int(np.count_nonzero(piece["weight"]))
-        largest = max(largest, float(np.abs(piece["weight"].astype(np.float64)).max(initial=0.0)))
-        for value, count in zip(*np.unique(piece["weight"], return_counts=True), strict=True):
+    for start in range(0, slots, _PIECE):
+        weights = model.weights(start, start + _PIECE)
+        seen += int(np.count_nonzero(touched(model.table, start, start + _PIECE)))
+        nonzero += int(np.count_nonzero(weights))
+        largest = max(largest, float(np.abs(weights).max(initial=0.0)))
+        for value, count in zip(*np.unique(weights, return_counts=True), strict=True):
             occurrences[value] = occurrences.get(value, 0) + int(count)
-    table_bits = 8 * cells.nbytes
+    table_bits = 8 * model.table_bytes
     return Ledger(
         kind=TRAINED,
         spec=model.spec,
         examples=model.examples,
-        slots=len(cells),
+        slots=slots,
         seen=seen,
         nonzero=nonzero,
-        bits_per_slot=table_bits / len(cells),
+        bits_per_slot=table_bits / slots,
         bits_per_nonzero=table_bits / nonzero if nonzero else None,
         entropy_bits_per_slot=entropy(np.array(list(occurrences.values()))),
         intercept=model.intercept,
         scale=model.scale,
-        largest=largest * model.spec.step,
+        largest=largest,
         resident_bytes=model.nbytes,
         file_bytes=None if path is None else os.path.getsize(path),
     )
@@ -79,11 +80,3 @@ def entropy(counts: NDArray[np.integer]) -> float:
     """
     shares = counts[counts > 0] / counts.sum()
     return float(max(0.0, -(shares * np.log2(shares)).sum()))
-
-
-def _touched(cells: NDArray[np.void]) -> NDArray[np.bool_]:
-    touched = cells["weight"] != 0
-    for state in ("count", "level"):
-        if state in (cells.dtype.names or ()):
-            touched |= cells[state] != 0
-    return touched

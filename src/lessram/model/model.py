@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from lessram.errors import FileFormatError
 from lessram.model import file
 from lessram.model.spec import Spec
-from lessram.tables.layout import Table, allocate, cell_type, table_of
-from lessram.tables.memory import zeros
+from lessram.tables.layout import Table, allocate, nbytes_of, stored_weights, table_from, tensors_of
 
 TRAINED = "trained"
 INTERCEPT, INTERCEPT_STATE, SQUARES, NONZEROS = range(4)
@@ -53,9 +52,19 @@ class Model:
         return cls(spec, allocate(spec.weights, spec.rates, spec.slots))
 
     @property
+    def table_bytes(self) -> int:
+        """Bytes of the table alone."""
+        return nbytes_of(self.table)
+
+    @property
+    def bits_per_slot(self) -> float:
+        """Bits of the table alone, a slot."""
+        return 8 * self.table_bytes / self.spec.slots
+
+    @property
     def nbytes(self) -> int:
         """Bytes of everything that grows with the model or is kept beside it."""
-        return self.table.cells.nbytes + self.scalars.nbytes + sum(array.nbytes for array in self.scores.values())
+        return self.table_bytes + self.scalars.nbytes + sum(array.nbytes for array in self.scores.values())
 
     @property
     def scale(self) -> float:
@@ -66,18 +75,17 @@ class Model:
     def intercept(self) -> float:
         return float(self.scalars[INTERCEPT])
 
+    def weights(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+        """The weights of slots start to stop, as they multiply feature values divided by the scale."""
+        return stored_weights(self.table, start, stop).astype(np.float64) * self.spec.step
+
     def coefficients(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """The coefficients of slots start to stop, as they multiply raw feature values."""
-        return self.table.cells["weight"][start:stop].astype(np.float64) * (self.spec.step / self.scale)
+        return self.weights(start, stop) / self.scale
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model; readers see the old file or the new one, never a part."""
-        cells = self.table.cells
-        tensors: file.Tensors = {
-            "cells": cells.view(np.uint8).reshape(len(cells), -1),
-            "scalars": self.scalars,
-            **self.scores,
-        }
+        tensors: file.Tensors = {**tensors_of(self.table), "scalars": self.scalars, **self.scores}
         about = About(kind=TRAINED, spec=self.spec, examples=self.examples, reader=self.reader, progress=self.progress)
         file.write(path, tensors, about)
 
@@ -89,18 +97,12 @@ class Model:
             about = msgspec.json.decode(raw, type=About)
             if about.kind != TRAINED:
                 raise FileFormatError(f"{os.fspath(path)}: found a {about.kind} model, expected a trained one")
-            cell = cell_type(about.spec.weights, about.spec.rates)
-            cells = tensors.pop("cells")
-            if cells.shape != (about.spec.slots, cell.itemsize):
-                raise FileFormatError(f"{os.fspath(path)}: damaged model file: its table does not fit its spec")
+            spec = about.spec
+            table = table_from(tensors, spec.weights, spec.rates, spec.slots, writable=writable)
             scalars = np.array(tensors.pop("scalars"))
         except (msgspec.ValidationError, KeyError) as error:
             raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None
-        flat_cells = cells.reshape(-1).view(cell)
-        if writable:
-            copy = zeros(about.spec.slots, cell)
-            copy[:] = flat_cells
-            flat_cells = copy
+        except ValueError as error:
+            raise FileFormatError(f"{os.fspath(path)}: damaged model file: its table does not fit: {error}") from None
         scores = {name: np.array(tensor) for name, tensor in tensors.items()}
-        table = table_of(about.spec.rates, flat_cells)
-        return cls(about.spec, table, scalars, about.examples, about.reader, scores, about.progress)
+        return cls(spec, table, scalars, about.examples, about.reader, scores, about.progress)

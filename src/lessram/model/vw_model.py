@@ -24,6 +24,7 @@ from lessram.model.model import INTERCEPT, Model
 from lessram.model.spec import Spec
 from lessram.model.vw_header import WEIGHT_LINE, Lines, VwHeader, read_header
 from lessram.numerics.random import GOLDEN, finalise, hash_seed
+from lessram.tables.layout import put_weights
 
 CONSTANT = 11650396
 """The hash that Vowpal Wabbit gives to its constant feature."""
@@ -126,7 +127,7 @@ def _store(model: Model, read: _Weights, header: VwHeader) -> tuple[int, float]:
     kept = np.clip(read.values, -reach, reach)
     if spec.weights != "float32":
         kept = _random_round(kept / spec.step, read.slots, spec.seed)
-    model.table.cells["weight"][read.slots] = kept
+    put_weights(model.table, read.slots, kept)
     return int(np.count_nonzero(sizes > reach)), float(sizes.max(initial=0.0))
 
 

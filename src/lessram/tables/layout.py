@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,3 +52,62 @@ def table_of(rates: str, cells: NDArray[np.void]) -> Table:
 def allocate(weights: str, rates: str, slots: int) -> Table:
     """A table of `slots` zero coefficients with fresh rate states."""
     return table_of(rates, zeros(slots, cell_type(weights, rates)))
+
+
+# Outside kernels a table is these functions: nobody else needs to know how its bytes are laid out.
+
+
+def nbytes_of(table: Table) -> int:
+    """Bytes of the table, all that it allocated."""
+    return table.cells.nbytes
+
+
+def is_writable(table: Table) -> bool:
+    return bool(table.cells.flags.writeable)
+
+
+def tensors_of(table: Table) -> dict[str, NDArray[Any]]:
+    """The table as the tensors of a file, without copying."""
+    return {"cells": table.cells.view(np.uint8).reshape(len(table.cells), -1)}
+
+
+def table_from(
+    tensors: dict[str, NDArray[Any]], weights: str, rates: str, slots: int, *, writable: bool = False
+) -> Table:
+    """The table behind the tensors of a file, which are taken out of `tensors`; a copy if `writable`.
+
+    Raises KeyError where a tensor is missing and ValueError where one does not fit.
+    """
+    cell = cell_type(weights, rates)
+    stored = tensors.pop("cells")
+    if stored.shape != (slots, cell.itemsize):
+        raise ValueError(f"cells of shape {stored.shape}, expected {(slots, cell.itemsize)}")
+    cells = stored.reshape(-1).view(cell)
+    return copied(table_of(rates, cells)) if writable else table_of(rates, cells)
+
+
+def copied(table: Table) -> Table:
+    """The same table in memory of its own, which can be written."""
+    cells = zeros(len(table.cells), table.cells.dtype)
+    cells[:] = table.cells
+    return table._replace(cells=cells)
+
+
+def stored_weights(table: Table, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    """The weights of slots start to stop, in units of the grid, as numbers that can be computed with."""
+    return table.cells["weight"][start:stop]
+
+
+def put_weights(table: Table, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:
+    """Set the weights of these slots, given in units of the grid; rate states stay as they are."""
+    table.cells["weight"][slots] = weights
+
+
+def touched(table: Table, start: int = 0, stop: int | None = None) -> NDArray[np.bool_]:
+    """Which of the slots start to stop some example has touched."""
+    cells = table.cells[start:stop]
+    changed = cells["weight"] != 0
+    for state in ("count", "level", "sum"):
+        if state in (cells.dtype.names or ()):
+            changed |= cells[state] != 0
+    return changed
