@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -11,6 +12,9 @@ REPOSITORY = Path(__file__).parent.parent
 
 hypothesis.settings.register_profile("lessram", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("lessram")
+
+# A suite that runs in the background is started deaf to Ctrl-C, and so would be every process that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

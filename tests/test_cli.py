@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -305,9 +304,7 @@ def test_help_and_version(lessram) -> None:
 def process(*words: object, **pipes: object) -> Iterator[subprocess.Popen[bytes]]:
     settings = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), *sys.path])}
     command = [sys.executable, "-m", "lessram.cli.main", *map(str, words)]
-    # A suite that runs in the background ignores Ctrl-C, and so would everything it starts.
-    as_usual = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(command, env=settings, stderr=subprocess.PIPE, preexec_fn=as_usual, **pipes) as started:
+    with subprocess.Popen(command, env=settings, stderr=subprocess.PIPE, **pipes) as started:
         try:
             yield started
         finally:

@@ -103,6 +103,6 @@ class Model:
         except (msgspec.ValidationError, KeyError) as error:
             raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None
         except ValueError as error:
-            raise FileFormatError(f"{os.fspath(path)}: damaged model file: its table does not fit: {error}") from None
+            raise FileFormatError(f"{os.fspath(path)}: damaged model file: its table does not fit its spec: {error}") from None
         scores = {name: np.array(tensor) for name, tensor in tensors.items()}
         return cls(spec, table, scalars, about.examples, about.reader, scores, about.progress)
