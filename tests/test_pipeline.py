@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from test_source import example_text
 
 from lessram.data.batch import Batch
 from lessram.data.formats import Choices, Form, Reading, Stream
-from lessram.data.pipeline import parsed_parts
+from lessram.data.pipeline import Parts, Use
 from lessram.data.reader import BatchReader, read_batches
 from lessram.data.rows import ParsedPart
 from lessram.data.source import Chunk, Place, TextBuffer
@@ -141,7 +141,7 @@ class Slow:
 
 
 def numbers(chunks: Numbers, threads: int, trouble: int = -1) -> Iterator[int]:
-    parts = parsed_parts(chunks, lambda: Slow(trouble), tolerate=lambda: 0, threads=threads)
+    parts = Parts(chunks, lambda: Slow(trouble), tolerate=lambda: 0, threads=threads)
     return (int(part.batch.labels[0]) for part in parts)
 
 
@@ -171,7 +171,7 @@ def test_a_parser_that_cannot_be_made(threads: int) -> None:
         raise DataError("found no parser")
 
     with pytest.raises(DataError, match="found no parser"):
-        list(parsed_parts(Numbers(60), fail, tolerate=lambda: 0, threads=threads))
+        list(Parts(Numbers(60), fail, tolerate=lambda: 0, threads=threads))
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -186,6 +186,59 @@ def test_stopping_early(threads: int) -> None:
     assert done <= 6 + 2 * threads
     time.sleep(0.05)
     assert chunks.read_so_far == done
+
+
+def in_turn(chunks: Numbers, threads: int, use: Use) -> Generator[None]:
+    return Parts(chunks, Slow, tolerate=lambda: 0, threads=threads).use_in_turn(use)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_threads_use_their_parts_in_order_one_at_a_time(threads: int) -> None:
+    used, users, alone = [], set(), threading.Lock()
+
+    def use(part: ParsedPart) -> None:
+        assert alone.acquire(blocking=False)
+        users.add(threading.get_ident())
+        used.append(int(part.batch.labels[0]))
+        time.sleep(0.001)
+        alone.release()
+
+    for _ in in_turn(Numbers(60), threads, use):
+        pass
+    assert used == list(range(60))
+    assert (threading.get_ident() in users) == (threads == 1)
+    assert len(users) <= threads
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_what_a_user_of_parts_raises_comes_out(threads: int) -> None:
+    used = []
+
+    def use(part: ParsedPart) -> None:
+        used.append(int(part.batch.labels[0]))
+        if used[-1] == 20:
+            raise DataError("found trouble in use")
+
+    with pytest.raises(DataError, match="found trouble in use"):
+        list(in_turn(Numbers(60), threads, use))
+    assert used == list(range(21))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_early_end_waits_for_the_part_in_use(threads: int) -> None:
+    begun, done = [], []
+
+    def use(part: ParsedPart) -> None:
+        begun.append(part)
+        time.sleep(0.02)
+        done.append(part)
+
+    steps = in_turn(Numbers(10_000), threads, use)
+    next(steps)
+    steps.close()
+    assert len(begun) == len(done)
+    time.sleep(0.05)
+    assert len(begun) == len(done) < 100
 
 
 @pytest.mark.parametrize("threads", [1, 3])

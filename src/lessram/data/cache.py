@@ -17,7 +17,7 @@ import os
 import secrets
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from lessram.data.batch import Batch
 from lessram.data.formats import Form, Reading
 from lessram.data.parsing import BadLine
-from lessram.data.pipeline import parsed_parts
+from lessram.data.pipeline import Parts
 from lessram.data.rows import ParsedPart
 from lessram.data.source import Chunk, Identity, Place, TextBuffer
 from lessram.data.text import PADDING
@@ -69,7 +69,7 @@ class Cache:
         """What a user should know: why a cache is of no use, or cannot be written."""
         self._key = msgspec.json.encode(key)
 
-    def parts(self, start: Place, *, tolerate: Callable[[], int], threads: int = 1) -> Iterator[ParsedPart] | None:
+    def parts(self, start: Place, *, tolerate: Callable[[], int], threads: int = 1) -> Parts | None:
         """The parts behind a place; None where there is no cache that knows it."""
         try:
             file = open(self.path, "rb")  # noqa: SIM115 (read for as long as somebody asks for parts)
@@ -89,9 +89,9 @@ class Cache:
             file.close()
             return None
         chunks = _Records(file, self.path, index[first:], start)
-        return parsed_parts(chunks, _Unpacker, tolerate=tolerate, threads=threads)
+        return Parts(chunks, _Unpacker, tolerate=tolerate, threads=threads)
 
-    def recording(self, parts: Iterator[ParsedPart]) -> Iterator[ParsedPart]:
+    def recording(self, parts: Iterable[ParsedPart]) -> Iterator[ParsedPart]:
         """The same parts, which are written down on the way. The cache is there when the last one has been used."""
         writer = None
         try:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from lessram.data import csv, jsonl
 from lessram.data.parsing import RowBuffers, make_rules
-from lessram.data.pipeline import Chunks, Parser, parsed_parts
+from lessram.data.pipeline import Chunks, Parser, Parts
 from lessram.data.remote import is_url
 from lessram.data.row_reader import RowReader
 from lessram.data.rows import ParsedPart
@@ -180,7 +180,7 @@ class Stream:
         keep_unlabelled: bool = False,
         tolerate: Callable[[], int] = lambda: 0,
         threads: int = 1,
-    ) -> Iterator[ParsedPart]:
+    ) -> Iterable[ParsedPart]:
         """Parse everything, in order; `tolerate` says how many more bad lines are allowed."""
         expected = Reading(schema=reading.schema) if self.form.name in TABLES else reading
         if (expected.schema is None) != (self.form.name not in TABLES) or (reading.vw is None) != (
@@ -190,7 +190,7 @@ class Stream:
         options = {"labels": labels, "keep_unlabelled": keep_unlabelled}
         if self.form.name == "parquet":
             return self._table_parts(reading, slots, tolerate(), options)
-        return parsed_parts(self._chunks, self._maker(reading, slots, options), tolerate=tolerate, threads=threads)
+        return Parts(self._chunks, self._maker(reading, slots, options), tolerate=tolerate, threads=threads)
 
     def _table_parts(
         self, reading: Reading, slots: int, tolerate: int, options: dict[str, Any]

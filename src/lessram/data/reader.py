@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache
 from lessram.data.formats import Choices, Form, Reading, Stream
 from lessram.data.parsing import BadLine
+from lessram.data.pipeline import Parts
+from lessram.data.rows import ParsedPart
 from lessram.data.source import Place
 from lessram.errors import DataError, SpecError, TooManyErrors
 
@@ -88,34 +90,60 @@ class BatchReader:
         self.position = start or Position()
         tolerate = self.report.left
         cached = cache.parts(self.position, tolerate=tolerate, threads=threads) if cache else None
-        self._parts = cached or stream.parts(
+        self._parts: Iterable[ParsedPart] = cached or stream.parts(
             reading, slots, labels=labels, keep_unlabelled=keep_unlabelled, tolerate=tolerate, threads=threads
         )
         if cache and not cached and self.position == Position():  # a part of the sources is of no use to others
             self._parts = cache.recording(self._parts)
+        self._iterator: Iterator[ParsedPart] | None = None
 
     def __iter__(self) -> Iterator[tuple[Batch, Position]]:
         return self
 
     def __next__(self) -> tuple[Batch, Position]:
-        for part in self._parts:
-            report, place = self.report, part.stop
+        self._iterator = self._iterator or iter(self._parts)
+        for part in self._iterator:
             try:
-                report.add(part.bad, part.reports, part.hashed, part.unlabelled)
+                self._account(part)
             except DataError:
                 self.close()
                 raise
-            self.position = Position(
-                place.source, place.offset, place.line, report.skipped, report.hashed, report.unlabelled
-            )
             if part.batch.rows:
                 return part.batch, self.position
         raise StopIteration
 
+    def use_in_turn(self, use: Callable[[Batch, Position], None]) -> Generator[None]:
+        """Have every batch used, in order; yields from time to time.
+
+        With several threads each uses the batches that it parsed, when their turn has come: faster than iterating.
+        Everything of this object may be looked at meanwhile, but changes.
+        """
+
+        def use_part(part: ParsedPart) -> None:
+            self._account(part)
+            if part.batch.rows:
+                use(part.batch, self.position)
+
+        if isinstance(self._parts, Parts):
+            yield from self._parts.use_in_turn(use_part)
+            return
+        for part in self._parts:
+            use_part(part)
+            yield
+
+    def _account(self, part: ParsedPart) -> None:
+        report, place = self.report, part.stop
+        report.add(part.bad, part.reports, part.hashed, part.unlabelled)
+        self.position = Position(
+            place.source, place.offset, place.line, report.skipped, report.hashed, report.unlabelled
+        )
+
     def close(self) -> None:
         """Stop reading: threads end and open files are closed."""
-        if isinstance(self._parts, Generator):
-            self._parts.close()
+        for parts in (self._iterator, self._parts):
+            if isinstance(parts, Generator):
+                parts.close()
+        self._iterator = iter(())
 
 
 def read_batches(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from lessram.data.batch import Batch
@@ -22,13 +22,22 @@ def scores_of(model: Model) -> Scores:
     return Scores(**model.scores)
 
 
-def progressive(learner: Learner, places: Places) -> Iterator[Any]:
-    """Learn all batches, scoring each row before it is learned; yields the place behind each batch."""
+def scored_learning(learner: Learner) -> Callable[[Batch], None]:
+    """What learns a batch, scoring each row before it is learned."""
     scores = scores_of(learner.model)
     loss = Loss[learner.model.spec.loss]
+
+    def learn(batch: Batch) -> None:
+        scores.add(learner.learn(batch, trusted=True), batch, loss)
+
+    return learn
+
+
+def progressive(learner: Learner, places: Places) -> Iterator[Any]:
+    """Learn all batches, scoring each row before it is learned; yields the place behind each batch."""
+    learn = scored_learning(learner)
     for batch, place in places:
-        margins = learner.learn(batch, trusted=True)
-        scores.add(margins, batch, loss)
+        learn(batch)
         yield place
 
 

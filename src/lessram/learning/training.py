@@ -7,8 +7,9 @@ one gives the same bytes as never having stopped; sources that changed since are
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Callable, Generator
+from contextlib import closing
+from functools import partial
 
 import msgspec
 
@@ -22,7 +23,7 @@ from lessram.data.source import STDIN, Identity, identify
 from lessram.errors import DataError, FileFormatError, SpecError
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
-from lessram.learning.progressive import Places, progressive, scores_of
+from lessram.learning.progressive import scored_learning, scores_of
 from lessram.model.model import Model
 
 CHECKPOINT_EVERY = 1_000_000
@@ -96,6 +97,7 @@ class Training:
         self.pass_number = standing.pass_number if standing else 0
         self.buffer_bytes = 0
         """The most memory that the shuffling buffer has taken."""
+        self._saved_at = model.examples
         self._cache = self._open_cache()
 
     @classmethod
@@ -119,17 +121,14 @@ class Training:
         return scores_of(self.model)
 
     def run(self) -> Generator[float | None]:
-        """Learn everything; yields after each batch, with the share of the input that is done, if known."""
-        last = self.model.examples
+        """Learn everything; yields from time to time, with the share of the input that is done, if known."""
+        self._saved_at = self.model.examples
         while self.pass_number < self.plan.passes:
             reader = self._reader()
             try:
-                for place in self._batches(reader):
-                    self.position = place
-                    if self.plan.checkpoint and self.model.examples - last >= self.plan.checkpoint_every:
-                        self.save_checkpoint()
-                        last = self.model.examples
-                    yield self._share()
+                with closing(self._steps(reader)) as steps:
+                    for _ in steps:
+                        yield self._share()
             except DamagedCache as error:
                 assert self._cache is not None
                 self._cache.remove(str(error))
@@ -184,24 +183,27 @@ class Training:
         )
         return Cache(plan.cache, key)
 
-    def _shuffled(self, reader: BatchReader) -> Iterator[tuple[Batch, Any]]:
+    def _steps(self, reader: BatchReader) -> Generator[None]:
+        """Learn a pass; yields from time to time."""
+        # A later pass has seen the labels: only the first is scored.
+        learn = scored_learning(self.learner) if self.pass_number == 0 else partial(self.learner.learn, trusted=True)
+
+        def use(batch: Batch, place: Position) -> None:
+            learn(batch)
+            self.position = place
+            if self.plan.checkpoint and self.model.examples - self._saved_at >= self.plan.checkpoint_every:
+                self.save_checkpoint()
+                self._saved_at = self.model.examples
+
+        return self._shuffled(reader, use) if self.plan.shuffle else reader.use_in_turn(use)
+
+    def _shuffled(self, reader: BatchReader, use: Callable[[Batch, Position], None]) -> Generator[None]:
         # Salted by the number of examples: every pass has an order of its own.
         shuffler = Shuffler(self.plan.shuffle, self.model.spec.seed, self.model.examples)
         for batch, place in shuffler.stream(reader):
             self.buffer_bytes = max(self.buffer_bytes, shuffler.nbytes)
-            yield batch, place
-
-    def _batches(self, reader: BatchReader) -> Iterator[Any]:
-        places: Places = self._shuffled(reader) if self.plan.shuffle else reader
-        # A later pass has seen the labels: only the first is scored.
-        if self.pass_number == 0:
-            return progressive(self.learner, places)
-        return self._learn_again(places)
-
-    def _learn_again(self, places: Places) -> Iterator[Any]:
-        for batch, place in places:
-            self.learner.learn(batch, trusted=True)
-            yield place
+            use(batch, place)
+            yield
 
     def _share(self) -> float | None:
         """The part of all bytes that is done; unknown for compressed input and pipes."""

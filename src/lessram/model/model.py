@@ -103,6 +103,7 @@ class Model:
         except (msgspec.ValidationError, KeyError) as error:
             raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None
         except ValueError as error:
-            raise FileFormatError(f"{os.fspath(path)}: damaged model file: its table does not fit its spec: {error}") from None
+            found = f"damaged model file: its table does not fit its spec: {error}"
+            raise FileFormatError(f"{os.fspath(path)}: {found}") from None
         scores = {name: np.array(tensor) for name, tensor in tensors.items()}
         return cls(spec, table, scalars, about.examples, about.reader, scores, about.progress)
