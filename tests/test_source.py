@@ -24,6 +24,7 @@ from lessram.data.parsing import RowBuffers, make_rules
 from lessram.data.reader import BatchReader, Position, read_batches
 from lessram.data.source import ChunkReader, TextBuffer, expand, identify
 from lessram.data.svmlight import parse
+from lessram.data.text import PADDING, count_newlines
 from lessram.errors import DataError, SpecError, TooManyErrors
 
 
@@ -335,3 +336,9 @@ def test_whether_ids_were_hashed_is_known(tmp_path: Path) -> None:
 def test_wrong_choices(choices: dict, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         read_batches(["-"], format="svmlight", **{"slots": 8, **choices})
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 128, 1000])
+def test_newlines_are_counted(size: int) -> None:
+    text = np.random.default_rng(size).choice([10, 32], size + PADDING).astype(np.uint8)
+    assert count_newlines(text, size) == np.count_nonzero(text[:size] == 10)

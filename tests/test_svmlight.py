@@ -215,6 +215,7 @@ def hostile_numbers(count: int, seed: int) -> list[str]:
             f"{digits}e{chance.randint(-80, 45)}",
             f"-{digits[:point]}.{digits[point:]}E{chance.randint(-50, 40):+}",
             f"{chance.gauss(0, 1):.{chance.randint(0, 17)}g}",
+            f"{chance.uniform(-10, 10):.{chance.randint(0, 10)}f}",
         ]
     return numbers
 

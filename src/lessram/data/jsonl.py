@@ -24,6 +24,7 @@ from lessram.data.lines import show
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Kind, Schema, make_schema
 from lessram.data.source import Chunk, Place
+from lessram.data.text import count_newlines
 from lessram.errors import DataError
 
 SAMPLE = 1000
@@ -33,7 +34,7 @@ SAMPLE = 1000
 def _lines(chunk: Chunk, start: int, most: int) -> tuple[list[bytes], list[int], list[int]]:
     """Up to `most` lines that are not blank, where each begins, and its number; then the end of the last."""
     text = chunk.text[start : chunk.size].tobytes()
-    number = chunk.start.line + int(np.count_nonzero(chunk.text[:start] == ord("\n")))
+    number = chunk.start.line + int(count_newlines(chunk.text, start))
     lines: list[bytes] = []
     starts: list[int] = []
     numbers: list[int] = []

@@ -9,7 +9,7 @@ import numpy as np
 from lessram.data.parsing import BadLine
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, ParsedPart, Progress, Room
 from lessram.data.source import Chunk, Place
-from lessram.data.text import PADDING
+from lessram.data.text import PADDING, count_newlines
 
 REPORTS = 10
 """Bad lines of a chunk that are described."""
@@ -83,7 +83,7 @@ def line_behind(chunk: Chunk, position: int) -> int:
 
 def place_of(chunk: Chunk, position: int) -> Place:
     """The place of a position of the chunk, for going on there and for messages."""
-    lines = int(np.count_nonzero(chunk.text[:position] == ord("\n")))
+    lines = int(count_newlines(chunk.text, position))
     return Place(chunk.start.source, chunk.start.offset + position, chunk.start.line + lines)
 
 

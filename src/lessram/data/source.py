@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from lessram.data.compression import Stream, decompressed
 from lessram.data.remote import describe_url, expand_url, is_url, open_url
-from lessram.data.text import NEWLINE, PADDING
+from lessram.data.text import NEWLINE, PADDING, count_newlines
 from lessram.errors import DataError
 
 STDIN = "-"
@@ -219,7 +219,7 @@ class ChunkReader:
         if start.offset == 0 and buffer.bytes.startswith(_BYTE_ORDER_MARK):
             buffer.bytes[: len(_BYTE_ORDER_MARK)] = b" " * len(_BYTE_ORDER_MARK)
         text = buffer.text(size)
-        lines = int(np.count_nonzero(text[:size] == NEWLINE)) + bool(text[size - 1] != NEWLINE)
+        lines = int(count_newlines(text, size)) + bool(text[size - 1] != NEWLINE)
         self.place = Place(start.source, start.offset + size, start.line + lines)
         return Chunk(text, size, self.paths[start.source], start, self.place)
 

@@ -29,6 +29,7 @@ from lessram.data.text import (
     long_decimal,
     short_number,
     short_whole,
+    unit_decimal,
 )
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import load_word, trailing_zeros
@@ -91,6 +92,9 @@ def _usual_value(text, start, stop):
     digit = np.uint64(text[start]) - np.uint64(48)
     if stop - start == _ONE and digit <= np.uint64(9):
         return np.float32(np.int64(digit)), True
+    value, good = unit_decimal(text, start, stop)
+    if good:
+        return value, True
     value, good = short_number(text, start, stop)
     if good:
         return value, True

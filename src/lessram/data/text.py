@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lessram.data.scanning import choose
+from lessram.data.scanning import LANES, choose, mask_of
 from lessram.jit import inlined, kernel
 from lessram.numerics.machine import bits_to_double
-from lessram.numerics.memory_words import leading_zeros, load_word, multiply_high, trailing_zeros
+from lessram.numerics.memory_words import bits_set, leading_zeros, load_word, multiply_high, trailing_zeros
 
 PADDING = 64
 """Readable bytes behind every text."""
@@ -69,6 +69,21 @@ def line_end(text, p):
     while text[p] != NEWLINE:
         p += np.uint64(1)
     return p
+
+
+_newlines = mask_of(b"\n")
+
+
+@kernel
+def count_newlines(text, size):
+    """How many of the first `size` bytes are newlines; the text has `PADDING` bytes behind them."""
+    total = np.uint64(0)
+    p, size = np.uint64(0), np.uint64(size)
+    while p + np.uint64(LANES) <= size:
+        total += bits_set(_newlines(text, p))
+        p += np.uint64(LANES)
+    rest = (np.uint64(1) << (size - p)) - np.uint64(1)
+    return total + bits_set(_newlines(text, p) & rest)
 
 
 # Powers of five, 128 bits each, for m * 10^e with m < 10^19: below 10^-65 all is 0 in float32, above 10^38 too large.
@@ -244,6 +259,20 @@ def short_number(text, start, stop):
     good = _all_digits(digits) & (count - np.uint64(1) < np.uint64(8))
     value = np.float32(np.float64(np.int64(eight_digits(digits))) / _POWER_OF_TEN[fraction])
     return choose(negative, -value, value), good
+
+
+@inlined
+def unit_decimal(text, start, stop):
+    """As `short_number`, for one digit, a point and 1 to 8 digits: what values of about 1 look like most often."""
+    negative = text[start] == MINUS
+    start += np.uint64(negative)
+    unit = np.uint64(text[start]) - np.uint64(48)
+    count = stop - start - np.uint64(2)
+    fraction, good = short_whole(text, start + np.uint64(2), stop)
+    power = _POWER_OF_TEN[count & np.uint64(15)]
+    # Below 10^9, so exact; the one rounding is that of the division.
+    value = np.float32((np.float64(np.int64(unit)) * power + np.float64(np.int64(fraction))) / power)
+    return choose(negative, -value, value), good & (unit <= np.uint64(9)) & (text[start + np.uint64(1)] == POINT)
 
 
 @inlined

@@ -46,6 +46,16 @@ def trailing_zeros(typingctx, x):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def bits_set(typingctx, x):  # type: ignore[no-untyped-def]
+    """How many bits of a uint64 are 1."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
 def leading_zeros(typingctx, x):  # type: ignore[no-untyped-def]
     """How many of the high bits of a uint64 are 0; 64 for 0."""
 
