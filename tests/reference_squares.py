@@ -194,11 +194,19 @@ class SquaresLearner:
     def inverse_scale(self) -> float:
         return math.sqrt(self.nonzeros / self.squares) if self.squares > 0 else 1.0
 
+    def weight(self, slot: int) -> float:
+        """What multiplies a feature, in units of the grid: what is stored, here."""
+        return self.coefficient[slot]
+
+    def pull(self, slot: int, addend: np.float32) -> np.float32:
+        """What is taken off a step besides the gradient: nothing, here."""
+        return ZERO
+
     def play(self, row: Row) -> float:
         """The margin; nothing changes."""
         dot = 0.0
         for slot, x in row.features:
-            dot += float(self.coefficient[slot]) * float(x)
+            dot += float(self.weight(slot)) * float(x)
         return dot * self.step * self.inverse_scale() + self.intercept
 
     def learn(self, row: Row) -> float:
@@ -224,6 +232,7 @@ class SquaresLearner:
         seen = f32(bounded(square * inverse * inverse))
         addends = [seen * f32(x) * f32(x) for _, x in row.features]
         scales = [self.rate_times_value(slot, f32(x), a) for (slot, x), a in zip(row.features, addends, strict=True)]
+        pulls = [self.pull(slot, a) for (slot, _), a in zip(row.features, addends, strict=True)]
         intercept_rate = self.count_intercept(square)
         gradient = slope * weight
         if self.invariant:
@@ -231,7 +240,7 @@ class SquaresLearner:
             gradient = effective_gradient(self.loss, margin, float(row.label), weight, reach)
         g = f32(-bounded(gradient * inverse) / self.step)
         for position, (slot, _) in enumerate(row.features):
-            delta = scales[position] * g
+            delta = scales[position] * g - pulls[position]
             if self.fixed:
                 delta = random_round(delta, rounding_bits(position, key))
             self.coefficient[slot] = project(self.coefficient[slot] + delta, self.limit)

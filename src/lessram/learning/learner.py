@@ -16,6 +16,7 @@ from lessram.numerics.loss import Loss
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
 from lessram.tables.layout import SQUARES
+from lessram.tables.proximal import ProximalScratch, proximal_scratch
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
 from lessram.tables.table import Rule, Scratch, scratch
 
@@ -107,8 +108,10 @@ class Learner:
     def _checked(self, batch: Batch) -> Batch:
         return checked(batch, self.model.spec.slots, real_labels=self.model.spec.loss == "squared")
 
-    def _new_scratch(self, longest: int) -> Scratch | SquaresScratch:
+    def _new_scratch(self, longest: int) -> Scratch | SquaresScratch | ProximalScratch:
         cell = self.model.table.cells.dtype
+        if self.model.spec.algorithm:
+            return proximal_scratch(longest, cell)
         if self.model.spec.rates in SQUARES:
             return squares_scratch(longest, cell)
         return scratch(longest, cell["weight"])

@@ -49,7 +49,7 @@ class Model:
 
     @classmethod
     def new(cls, spec: Spec) -> Model:
-        return cls(spec, allocate(spec.weights, spec.rates, spec.slots))
+        return cls(spec, allocate(spec.weights, spec.rates, spec.slots, spec.shrinkage))
 
     @property
     def table_bytes(self) -> int:
@@ -98,7 +98,9 @@ class Model:
             if about.kind != TRAINED:
                 raise FileFormatError(f"{os.fspath(path)}: found a {about.kind} model, expected a trained one")
             spec = about.spec
-            table = table_from(tensors, spec.weights, spec.rates, spec.slots, writable=writable)
+            table = table_from(
+                tensors, spec.weights, spec.rates, spec.slots, shrinkage=spec.shrinkage, writable=writable
+            )
             scalars = np.array(tensors.pop("scalars"))
         except (msgspec.ValidationError, KeyError) as error:
             raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None

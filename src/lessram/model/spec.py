@@ -7,13 +7,15 @@ here, and nothing else.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
-from lessram.tables.layout import RATE_STATE, SQUARES, cell_type
+from lessram.numerics.proximal import ALGORITHMS, Shrinkage, shrinkage
+from lessram.tables.layout import PROXIMAL, RATE_STATE, SQUARES, cell_type
 
 LARGEST_SLOTS = 1 << 40
 STEPS = ("plain", "invariant")
@@ -63,10 +65,20 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """rms: values are divided by the running root mean square of all values; none: taken as they are."""
     seed: int = 0
     """Where all randomness comes from."""
+    algorithm: str | msgspec.UnsetType = msgspec.UNSET
+    """ogd, by default: steps along the gradient. ftrl or rda: FTRL-Proximal or regularised dual averaging, which need
+    rates by squared gradients and take l1 and l2. Left out of files where it is ogd."""
+    l1: float | msgspec.UnsetType = msgspec.UNSET
+    """How much the absolute size of a coefficient costs, over the whole stream; the intercept costs nothing."""
+    l2: float | msgspec.UnsetType = msgspec.UNSET
+    """How much half the square of a coefficient costs, over the whole stream."""
 
     def __post_init__(self) -> None:
+        self._settle_algorithm()
         if self.step_rule == "":
-            msgspec.structs.force_setattr(self, "step_rule", "invariant" if self.rates in SQUARES else "plain")
+            # Under L1 many small steps end elsewhere than the invariant step supposes.
+            steps_freely = self.rates in SQUARES and not self.l1
+            msgspec.structs.force_setattr(self, "step_rule", "invariant" if steps_freely else "plain")
         self._check_choices()
         self._check_numbers()
         if self.weights != "float32":
@@ -74,10 +86,29 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         cell_type(self.weights, self.rates)
         if self.step_rule == "invariant" and self.rates not in SQUARES:
             raise SpecError(f"step_rule invariant needs rates by squared gradients, got rates {self.rates}")
+        if self.algorithm and self.rates not in PROXIMAL:
+            raise SpecError(f"algorithm {self.algorithm} needs rates {' or '.join(PROXIMAL)}, got rates {self.rates}")
         if self.offset == 0 and self.rates != "exact32":
             raise SpecError("offset 0 needs rates exact32: a randomized counter may still stand at 0")
         if self.rate_floor and (self.weights == "float32" or self.rates in SQUARES):
             raise SpecError("rate_floor needs fixed-point weights and a global rate or counts")
+
+    def _settle_algorithm(self) -> None:
+        """One form for each choice, so that equal choices are equal bytes: unset under ogd, numbers elsewhere."""
+        penalties = {"l1": float(self.l1 or 0.0), "l2": float(self.l2 or 0.0)}
+        for name, value in penalties.items():
+            if not 0 <= value <= 1e6:
+                raise SpecError(f"{name} must be between 0 and 1e6, got {value}")
+        if self.algorithm in (msgspec.UNSET, "ogd"):
+            if any(penalties.values()):
+                raise SpecError("l1 and l2 need algorithm ftrl or rda, got algorithm ogd")
+            settled: dict[str, Any] = dict.fromkeys(("algorithm", "l1", "l2"), msgspec.UNSET)
+        elif self.algorithm in ALGORITHMS:
+            settled = penalties
+        else:
+            raise SpecError(f"algorithm must be one of ogd, {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
+        for name, value in settled.items():
+            msgspec.structs.force_setattr(self, name, value)
 
     def _check_choices(self) -> None:
         choices = {
@@ -107,6 +138,15 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"seed must fit in 64 bits, got {self.seed}")
         if self.radius is not None and not (self.radius > 0 and math.isfinite(self.radius)):
             raise SpecError(f"radius must be above 0 and finite, got {self.radius}")
+
+    @property
+    def shrinkage(self) -> Shrinkage | None:
+        """How stored averages become weights; None where weights are stored."""
+        if not isinstance(self.algorithm, str):
+            return None
+        assert isinstance(self.l1, float) and isinstance(self.l2, float)
+        choices = {"alpha": self.alpha, "beta": self.beta, "step": self.step, "base": self.base}
+        return shrinkage(self.algorithm, l1=self.l1, l2=self.l2, **choices)
 
     @property
     def grid(self) -> FixedPoint:

@@ -76,7 +76,8 @@ def step_row(typingctx, noted, values, words, steps, length, rates, gradient, sh
     """steps[j] = rate[j] * value[j] * gradient, rounded where `steps` holds integers.
 
     `rates` says what `noted` holds: None if rate * value already, a float if the value under this one
-    rate, a tuple (alpha, offset, floor) if an exact count, `values` then holding the values.
+    rate, a tuple (alpha, offset, floor) if an exact count, `values` then holding the values; an array if
+    rate * value again, the array then holding what is taken off each step.
     `shared` is the low half of rounding_bits.
     """
     signature = types.void(noted, values, words, steps, types.uint64, rates, types.float32, types.uint32)
@@ -97,6 +98,8 @@ def step_row(typingctx, noted, values, words, steps, length, rates, gradient, sh
                 alpha, offset, floor = (splat(builder, builder.extract_value(rates, i)) for i in range(3))
                 scale = (alpha / (scale + offset).root()).at_least(floor) * row_of(kinds[1], values, j, FLOATS)
             delta = scale * g
+            if isinstance(kinds[5], types.Array):
+                delta = delta - row_of(kinds[5], rates, j, FLOATS)
             if isinstance(kinds[3].dtype, types.Integer):
                 delta = _rounded(delta, row_of(kinds[2], words, j, INTS), low)
             store(context, builder, kinds[3], steps, j, delta)

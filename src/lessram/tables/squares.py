@@ -161,33 +161,92 @@ def _repair(table, rule, batch, row, scratch, square):
 # The passes.
 
 
+# `tables.proximal` has the same passes over the same cells: it differs in what a cell's weight is (`weigh`, `no_terms`)
+# and in that it has an array of what is to be taken off the steps (`pull`).
+
+
+def weigh(table: Any, slot: Any, values: Any, x: Any, scratch: Any, j: Any) -> Any:
+    """weight * x of one feature, its stored weight noted where the row's steps depend on it."""
+    raise NotImplementedError("weigh() is for kernels")
+
+
+@overloaded(weigh)
+def _weigh(table, slot, values, x, scratch, j):
+    if is_table(table, Squares):
+        return lambda table, slot, values, x, scratch, j: product(table.cells, slot, values, x)
+    return None
+
+
+def no_terms(table: Any, values: Any) -> Any:
+    """The empty sum of what `weigh` returns."""
+    raise NotImplementedError("no_terms() is for kernels")
+
+
+@overloaded(no_terms)
+def _no_terms(table, values):
+    if is_table(table, Squares):
+        return lambda table, values: nothing(table.cells, values)
+    return None
+
+
 @inlined
 def observe_one(table, rule, batch, row, scratch, j):
     slot = batch.slots[row.start + j]
     x = feature_value(batch.values, row.start + j)
     note_sum(table.cells, rule, slot, scratch, j)
     scratch.values[j] = x
-    return product(table.cells, slot, batch.values, x)
+    return weigh(table, slot, batch.values, x, scratch, j)
+
+
+@inlined
+def observe_row(table, rule, batch, row, scratch):
+    # A row longer than the prefetch distance would be over before `move` asked for its half.
+    alone = row.length > FAR
+    dot = no_terms(table, batch.values)
+    j = np.uint64(0)
+    while j < row.length:
+        if alone or j & _ONE == np.uint64(0):
+            ask(table, batch, row.ahead + j)
+        dot += observe_one(table, rule, batch, row, scratch, j)
+        j += _ONE
+    return np.float64(dot)
+
+
+@inlined
+def prepare_row(rule, row, scratch, square, exact, pull):
+    square, lowest = np.float32(square), np.float32(0.0) if exact else rule.sums.lowest
+    sums, values, noted = scratch.sums, scratch.values, scratch.noted
+    return rate_row(sums, values, noted, row.length, square, lowest, rule.alpha, rule.beta, pull)
+
+
+@inlined
+def move_row(table, rule, batch, row, scratch, gradient, square, random, pull):
+    if random:
+        draw_row(scratch.words, row.length, row.key)
+    shared = shared_word(row.key)
+    g = np.float32(-gradient / rule.step)
+    low = np.uint32(shared >> np.uint64(48))
+    step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, pull, g, low)
+    level_row(scratch, row.length, np.float32(square), rule.sums, fraction_of(shared))
+    alone = row.length > FAR
+    twice = np.int32(0)
+    j = np.uint64(0)
+    while j < row.length:
+        if not alone and j & _ONE == _ONE:
+            ask(table, batch, row.ahead + j)
+        slot = batch.slots[row.start + j]
+        add_step(table, rule, slot, scratch.steps[j])
+        twice |= store_sum(table.cells, slot, scratch, j)
+        j += _ONE
+    if twice != np.int32(0):
+        repair(table, rule, batch, row, scratch, np.float32(square))
 
 
 @overloaded(observe)
 def _observe(table, rule, batch, row, scratch):
     if not is_table(table, Squares):
         return None
-
-    def observe_squares(table, rule, batch, row, scratch):
-        # A row longer than the prefetch distance would be over before `move` asked for its half.
-        alone = row.length > FAR
-        dot = nothing(table.cells, batch.values)
-        j = np.uint64(0)
-        while j < row.length:
-            if alone or j & _ONE == np.uint64(0):
-                ask(table, batch, row.ahead + j)
-            dot += observe_one(table, rule, batch, row, scratch, j)
-            j += _ONE
-        return np.float64(dot)
-
-    return observe_squares
+    return lambda table, rule, batch, row, scratch: observe_row(table, rule, batch, row, scratch)
 
 
 @overloaded(prepare)
@@ -195,14 +254,7 @@ def _prepare(table, rule, batch, row, scratch, square):
     if not is_table(table, Squares):
         return None
     exact = not has_field(table.types[0], "level")
-
-    def prepare_squares(table, rule, batch, row, scratch, square):
-        lowest = np.float32(0.0) if exact else rule.sums.lowest
-        return rate_row(
-            scratch.sums, scratch.values, scratch.noted, row.length, np.float32(square), lowest, rule.alpha, rule.beta
-        )
-
-    return prepare_squares
+    return lambda table, rule, batch, row, scratch, square: prepare_row(rule, row, scratch, square, exact, None)
 
 
 @overloaded(move)
@@ -212,25 +264,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
     random = uses_randomness(table.types[0])
 
     def move_squares(table, rule, batch, row, scratch, gradient, square):
-        if random:
-            draw_row(scratch.words, row.length, row.key)
-        shared = shared_word(row.key)
-        g = np.float32(-gradient / rule.step)
-        low = np.uint32(shared >> np.uint64(48))
-        step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, None, g, low)
-        level_row(scratch, row.length, np.float32(square), rule.sums, fraction_of(shared))
-        alone = row.length > FAR
-        twice = np.int32(0)
-        j = np.uint64(0)
-        while j < row.length:
-            if not alone and j & _ONE == _ONE:
-                ask(table, batch, row.ahead + j)
-            slot = batch.slots[row.start + j]
-            add_step(table, rule, slot, scratch.steps[j])
-            twice |= store_sum(table.cells, slot, scratch, j)
-            j += _ONE
-        if twice != np.int32(0):
-            repair(table, rule, batch, row, scratch, np.float32(square))
+        move_row(table, rule, batch, row, scratch, gradient, square, random, None)
 
     return move_squares
 

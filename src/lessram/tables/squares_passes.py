@@ -2,13 +2,15 @@
 
 They equal, lane by lane and bit by bit, `advanced` of numerics.accumulator and the formula
 x * (alpha / (beta + sqrt(v + a))) in float32, with a = square * x * x multiplied in this order: values whose
-square overflows then give infinite sums and rates of 0, but never 0 * infinity.
+square overflows then give infinite sums and rates of 0, but never 0 * infinity. Under FTRL-Proximal and RDA (see
+numerics.proximal) the first pass also finds what a stored average loses while its rate falls.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from lessram.jit import cgutils, intrinsic, types
@@ -27,26 +29,36 @@ from lessram.numerics.vector import (
     store,
 )
 
+LEAST_ROOTS = float(np.finfo(np.float32).tiny)
+"""Keeps 0 / 0 away where nothing was added to a sum of 0."""
+
 
 @intrinsic
-def rate_row(typingctx, sums, values, noted, length, square, lowest, alpha, beta):  # type: ignore[no-untyped-def]
+def rate_row(typingctx, sums, values, noted, length, square, lowest, alpha, beta, pull=None):  # type: ignore[no-untyped-def]
     """noted = x * alpha / (beta + sqrt(v + square x^2)), v = sums - lowest; returns sum of x * noted as float64.
 
-    The sum is sixteen partial sums in float32, added as a tree.
+    The sum is sixteen partial sums in float32, added as a tree. An array `pull` is multiplied by the share that the
+    rate falls by, square x^2 / ((r' + r) (beta + r')), r and r' the roots before and after.
     """
     f = types.float32
-    signature = types.float64(sums, values, noted, types.uint64, f, f, f, f)
+    signature = types.float64(sums, values, noted, types.uint64, f, f, f, f, pull or types.none)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         sums, values, noted, length = args[:4]
-        square, lowest, alpha, beta = (splat(builder, scalar) for scalar in args[4:])
+        square, lowest, alpha, beta = (splat(builder, scalar) for scalar in args[4:8])
         kinds = signature.args
         total = cgutils.alloca_once_value(builder, ir.Constant(FLOATS, [0.0] * LANES))
         with blocks(builder, length) as j:
             x = load(context, builder, kinds[1], values, j, FLOATS).where(inside(builder, builder.sub(length, j)), 0.0)
             v = load(context, builder, kinds[0], sums, j, FLOATS) - lowest
-            scale = x * (alpha / (beta + (v + square * x * x).root()))
+            addend = square * x * x
+            root = (v + addend).root()
+            scale = x * (alpha / (beta + root))
             store(context, builder, kinds[2], noted, j, scale)
+            if isinstance(kinds[8], types.Array):
+                share = addend / ((root + v.root()).at_least(LEAST_ROOTS) * (beta + root))
+                pulled = load(context, builder, kinds[8], args[8], j, FLOATS) * share.at_most(1.0)
+                store(context, builder, kinds[8], args[8], j, pulled)
             builder.store((Vector(builder, builder.load(total)) + x * scale).value, total)
         return builder.fpext(Vector(builder, builder.load(total)).sum_as_tree(), ir.DoubleType())
 

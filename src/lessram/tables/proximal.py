@@ -1,0 +1,158 @@
+"""Tables of FTRL-Proximal and RDA: the cells of tables.squares, holding averages that L1 and L2 shrink to weights.
+
+A cell stores the average a of numerics.proximal where tables.squares stores the weight, in the same bits; the weight
+w(a, S) depends on the rate too, so prediction reads both. The passes are those of tables.squares, but for
+
+    observe   a and its shrunken w are read; w joins the dot product, the pull a - c is noted (c = w, or 0 for RDA)
+    prepare   the pull is multiplied by (S' - S) / S'
+    move      the pull is taken off the step before it is rounded
+
+A slot that occurs twice in a row is pulled by each occurrence, from the sum before the row, as it steps by each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.jit import inlined, overloaded
+from lessram.numerics.proximal import Shrinkage, shrink, shrunk, threshold_and_factor
+from lessram.numerics.vector import padded
+from lessram.tables.flat import ask, has_field, uses_randomness
+from lessram.tables.squares import (
+    move_row,
+    no_terms,
+    observe_row,
+    prepare_row,
+    squares_scratch,
+    weigh,
+)
+from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
+
+
+class Proximal(NamedTuple):
+    """Cells as those of `Squares`, and what makes weights of them: a pure function of a model's choices."""
+
+    cells: NDArray[np.void]
+    shrinkage: Shrinkage
+
+
+class ProximalScratch(NamedTuple):
+    """`SquaresScratch`, and the pulls."""
+
+    words: NDArray[np.uint32]
+    sums: NDArray[np.float32]
+    levels: NDArray[np.int32]
+    values: NDArray[np.float32]
+    noted: NDArray[np.float32]
+    steps: NDArray[np.int32] | NDArray[np.float32]
+    advanced: NDArray[np.int32] | NDArray[np.float32]
+    pull: NDArray[np.float32]
+    """a - c, then what is taken off the step."""
+
+
+def proximal_scratch(longest: int, cell: np.dtype) -> ProximalScratch:
+    """Scratch for rows of up to `longest` features over such cells."""
+    return ProximalScratch(*squares_scratch(longest, cell), np.zeros(padded(longest), np.float32))
+
+
+def proximal_weights(table: Proximal, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
+    """The weights of slots start to stop, in units of the grid, as prediction has them."""
+    cells, shrinkage = table.cells[start:stop], table.shrinkage
+    averages = cells["weight"].astype(np.float32)
+    if "level" in (cells.dtype.names or ()):
+        return shrink(averages, shrinkage.thresholds[cells["level"]], shrinkage.factors[cells["level"]])
+    return shrink(averages, *threshold_and_factor(shrinkage, cells["sum"]))
+
+
+def weight_at(cells: Any, shrinkage: Any, slot: Any) -> Any:
+    """The weight of one slot as float32, in units of the grid."""
+    raise NotImplementedError("weight_at() is for kernels")
+
+
+@overloaded(weight_at)
+def _weight_at(cells, shrinkage, slot):
+    if has_field(cells, "level"):
+
+        def by_level(cells, shrinkage, slot):
+            level = cells[slot].level
+            return shrunk(np.float32(cells[slot].weight), shrinkage.thresholds[level], shrinkage.factors[level])
+
+        return by_level
+
+    def by_sum(cells, shrinkage, slot):
+        rate = shrinkage.alpha / (shrinkage.beta + np.sqrt(cells[slot].sum))
+        factor = np.float32(1.0) / (np.float32(1.0) + rate * shrinkage.l2)
+        return shrunk(np.float32(cells[slot].weight), rate * shrinkage.l1, factor)
+
+    return by_sum
+
+
+@overloaded(weigh)
+def _weigh(table, slot, values, x, scratch, j):
+    if not is_table(table, Proximal):
+        return None
+
+    def weigh_shrunk(table, slot, values, x, scratch, j):
+        weight = weight_at(table.cells, table.shrinkage, slot)
+        scratch.pull[j] = np.float32(table.cells[slot].weight) - table.shrinkage.follow * weight
+        return np.float64(weight) * np.float64(x)
+
+    return weigh_shrunk
+
+
+@overloaded(no_terms)
+def _no_terms(table, values):
+    return (lambda table, values: 0.0) if is_table(table, Proximal) else None
+
+
+@overloaded(observe)
+def _observe(table, rule, batch, row, scratch):
+    if not is_table(table, Proximal):
+        return None
+    return lambda table, rule, batch, row, scratch: observe_row(table, rule, batch, row, scratch)
+
+
+@overloaded(prepare)
+def _prepare(table, rule, batch, row, scratch, square):
+    if not is_table(table, Proximal):
+        return None
+    exact = not has_field(table.types[0], "level")
+
+    def prepare_proximal(table, rule, batch, row, scratch, square):
+        return prepare_row(rule, row, scratch, square, exact, scratch.pull)
+
+    return prepare_proximal
+
+
+@overloaded(move)
+def _move(table, rule, batch, row, scratch, gradient, square):
+    if not is_table(table, Proximal):
+        return None
+    random = uses_randomness(table.types[0])
+
+    def move_proximal(table, rule, batch, row, scratch, gradient, square):
+        move_row(table, rule, batch, row, scratch, gradient, square, random, scratch.pull)
+
+    return move_proximal
+
+
+@inlined
+def look_shrunk(table, batch, row):
+    """The dot product of a row with the table's weights."""
+    dot = 0.0
+    for j in range(row.length):
+        ask(table, batch, row.ahead + j)
+        x = feature_value(batch.values, row.start + j)
+        weight = weight_at(table.cells, table.shrinkage, batch.slots[row.start + j])
+        dot += np.float64(weight) * np.float64(x)
+    return dot
+
+
+@overloaded(look)
+def _look(table, rule, batch, row):
+    if not is_table(table, Proximal):
+        return None
+    return lambda table, rule, batch, row: look_shrunk(table, batch, row)
