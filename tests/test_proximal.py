@@ -1,4 +1,4 @@
-"""FTRL-Proximal and RDA: kernels equal tests/reference_proximal.py bit for bit, and it equals the algorithms printed."""
+"""FTRL-Proximal and RDA: kernels equal tests/reference_proximal.py bit for bit, which equals the printed algorithms."""
 
 from __future__ import annotations
 

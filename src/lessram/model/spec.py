@@ -144,7 +144,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """How stored averages become weights; None where weights are stored."""
         if not isinstance(self.algorithm, str):
             return None
-        assert isinstance(self.l1, float) and isinstance(self.l2, float)
+        assert isinstance(self.l1, float)
+        assert isinstance(self.l2, float)
         choices = {"alpha": self.alpha, "beta": self.beta, "step": self.step, "base": self.base}
         return shrinkage(self.algorithm, l1=self.l1, l2=self.l2, **choices)
 
