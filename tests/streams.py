@@ -20,6 +20,9 @@ CELLS = [*FLOATING, ("q2.13", "global"), ("q2.13", "morris8"), ("q2.5", "global"
 BY_SQUARES = [("q2.13", "squares8"), ("float32", "squares32")]
 """Rates by squared gradients, a randomized and an exact kind."""
 
+PROXIMAL = [("q2.13", "squares8", "ftrl"), ("float32", "squares32", "rda")]
+"""Averages that L1 shrinks to weights, again a randomized and an exact kind, one of each algorithm."""
+
 LENGTHS = (0, 1, 15, 16, 17, 40, 0, 300, 3, 16, 2, 257, 8, 31, 32, 33)
 """Around the vector width of 16, the prefetch distance of 256, and nothing at all."""
 WEIGHTS = (1.0, 0.0, 0.3, 2.5, 1.0, 7.0, 0.0, 1.0, 1e-3)

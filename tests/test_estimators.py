@@ -491,6 +491,9 @@ def test_bad_labels():
         ({"weights": "q20.13"}, "fixed-point format"),
         ({"rates": "fast"}, "rates must be one of"),
         ({"scale": None}, "scale must be one of"),
+        ({"algorithm": "ftrl", "rates": "morris8"}, "algorithm ftrl needs rates squares8 or squares32"),
+        ({"l1": "much"}, "l1 must be a number, got 'much'"),
+        ({"l2": 1.0}, "l1 and l2 need algorithm ftrl or rda"),
         ({"random_state": -(2**70)}, "seed must fit"),
     ],
 )

@@ -25,14 +25,22 @@ from lessram.model.spec import Spec
 digest = hashlib.sha256()
 rows = make_rows(96, (0, 1, 5, 16, 33, 300) * 15, valued=True)
 batch = to_batch(rows)
-for loss, rule in (("logistic", "invariant"), ("squared", "invariant"), ("hinge", "plain")):
-    learner = Learner(Spec(slots=96, weights="float32", rates="squares8", loss=loss, step_rule=rule, alpha=0.1, seed=3))
+for loss, rule, algorithm, l1 in (
+    ("logistic", "invariant", "ogd", 0),
+    ("squared", "invariant", "ogd", 0),
+    ("hinge", "plain", "ogd", 0),
+    ("logistic", "plain", "ftrl", 0.2),
+    ("squared", "invariant", "rda", 0.1),
+):
+    choices = {"loss": loss, "step_rule": rule, "algorithm": algorithm, "l1": l1, "l2": 2 * l1}
+    learner = Learner(Spec(slots=96, weights="float32", rates="squares8", alpha=0.1, seed=3, **choices))
     for r, row in enumerate(rows):
         digest.update(learner.learn(batch.slice(r, r + 1), trusted=True).tobytes())
         for array in learner._scratch:
             digest.update(array[: len(row.features)].tobytes())
     digest.update(learner.model.table.cells.tobytes() + learner.model.scalars.tobytes())
-    for table in (*learner._rule.sums, learner._objective.pieces):
+    digest.update(learner.predict(batch, trusted=True).tobytes() + learner.model.weights().tobytes())
+    for table in (*learner._rule.sums, *(learner.model.spec.shrinkage or ()), learner._objective.pieces):
         digest.update(np.asarray(table).tobytes())
 assembly = "".join(kernels.learn_rows.inspect_asm().values())
 print(digest.hexdigest(), *(name for name in ("zmm", "ymm", "xmm") if "%" + name in assembly))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streams import BY_SQUARES, CELLS, LENGTHS, STORAGES, cut, make_rows, to_batch
+from streams import BY_SQUARES, CELLS, LENGTHS, PROXIMAL, STORAGES, cut, make_rows, to_batch
 
 from lessram.data.batch import Batch
 from lessram.data.reader import read_batches
@@ -24,15 +24,18 @@ BATCHES = {
     "valued": to_batch(make_rows(SLOTS, LENGTHS * 4, valued=True)),
 }
 UNEVEN = (1, 2, 10, 11, 40, 57)  # cuts of 64 rows into 7 batches
-UNRANDOM = [("float32", "global"), ("float32", "exact32"), ("float32", "squares32")]
+UNRANDOM = [("float32", "global"), ("float32", "exact32"), ("float32", "squares32"), PROXIMAL[1]]
 
-every_storage = pytest.mark.parametrize("storage", STORAGES + BY_SQUARES, ids="-".join)
-every_cell = pytest.mark.parametrize("storage", CELLS + BY_SQUARES, ids="-".join)
+every_storage = pytest.mark.parametrize("storage", STORAGES + BY_SQUARES + PROXIMAL, ids="-".join)
+every_cell = pytest.mark.parametrize("storage", CELLS + BY_SQUARES + PROXIMAL, ids="-".join)
 every_kind = pytest.mark.parametrize("kind", BATCHES)
 
 
-def spec_of(storage: tuple[str, str], seed: int = 1) -> Spec:
-    return Spec(slots=SLOTS, weights=storage[0], rates=storage[1], alpha=0.4, seed=seed)
+def spec_of(storage: tuple[str, ...], seed: int = 1) -> Spec:
+    choices = {"weights": storage[0], "rates": storage[1]}
+    if len(storage) == 3:
+        choices |= {"algorithm": storage[2], "l1": 0.2, "l2": 0.1}
+    return Spec(slots=SLOTS, alpha=0.4, seed=seed, **choices)
 
 
 def learn(learner: Learner, batches: list[Batch]) -> Learner:

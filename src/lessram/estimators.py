@@ -66,6 +66,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         Added to the root of squared gradients in the rate's denominator.
     step : {"plain", "invariant"}, default=None
         Whether large steps end where many small ones would; None for invariant with squared gradients.
+    algorithm : {"ogd", "ftrl", "rda"}, default="ogd"
+        Steps along the gradient, or FTRL-Proximal or regularised dual averaging, which need rates squares8 or
+        squares32 and take l1 and l2.
+    l1, l2 : float, default=0
+        With ftrl and rda: what the absolute size of a coefficient, and half its square, cost over all rows learned.
+        With l1 many coefficients are exactly 0, and the step is plain unless told.
     base : float, default=1.1
         The base of the randomized counters and sums.
     radius : float, default=None
@@ -116,6 +122,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         alpha: float = 0.2,
         beta: float = 0.3,
         step: str | None = None,
+        algorithm: str = "ogd",
+        l1: float = 0.0,
+        l2: float = 0.0,
         base: float = 1.1,
         radius: float | None = None,
         fit_intercept: bool = True,
@@ -129,6 +138,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
         self.beta = beta
         self.step = step
+        self.algorithm = algorithm
+        self.l1 = l1
+        self.l2 = l2
         self.base = base
         self.radius = radius
         self.fit_intercept = fit_intercept
@@ -263,6 +275,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             alpha=_number("alpha", self.alpha),
             beta=_number("beta", self.beta),
             step_rule=self.step or "",
+            algorithm=self.algorithm,
+            l1=_number("l1", self.l1),
+            l2=_number("l2", self.l2),
             base=_number("base", self.base),
             radius=None if self.radius is None else _number("radius", self.radius),
             intercept=bool(self.fit_intercept),

@@ -37,6 +37,14 @@ def train(
         str | None,
         typer.Option(metavar="STEP", help="plain, or invariant with squares: large steps do not overshoot."),
     ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="ogd; with squares also ftrl (FTRL-Proximal) or rda, which take L1.  [ogd]"),
+    ] = None,
+    l1: Annotated[
+        float | None, typer.Option(help="Of ftrl and rda: what the size of a coefficient costs; leaves zeros.  [0]")
+    ] = None,
+    l2: Annotated[float | None, typer.Option(help="Of ftrl and rda: what half its square costs.  [0]")] = None,
     loss: Annotated[str | None, typer.Option(metavar="LOSS", help="logistic, squared or hinge.  [logistic]")] = None,
     bits: Annotated[int | None, typer.Option(min=0, max=40, metavar="B", help="2^B slots.  [22]")] = None,
     alpha: Annotated[float | None, typer.Option(help="The learning rate's numerator.  [0.2]")] = None,
@@ -127,6 +135,7 @@ def train(
       lessram train lake/*.parquet -o lake.lessram --label click --categorical user,site --text title
       lessram train clicks.vw -o clicks.lessram --interactions ab --ignore c
       lessram train text.svm -o text.lessram --weights q3.12 --rates squares8 --alpha 0.35
+      lessram train clicks.svm -o sparse.lessram --algorithm ftrl --l1 1 --alpha 0.1
     """
     from lessram.data.formats import Choices, Form, Stream
     from lessram.data.schema import Tokens
@@ -136,6 +145,9 @@ def train(
         "weights": weights,
         "rates": rates,
         "step_rule": step,
+        "algorithm": algorithm,
+        "l1": l1,
+        "l2": l2,
         "loss": loss,
         "slots": None if bits is None else 1 << bits,
         "alpha": alpha,
@@ -217,9 +229,11 @@ def _span(given: str | None) -> tuple[int, int] | None:
 def _start(initial: Path | None, chosen: dict[str, Any]) -> Model:
     from lessram.model.model import Model
     from lessram.model.spec import Spec
+    from lessram.numerics.proximal import ALGORITHMS
 
     if initial is None:
-        return Model.new(Spec(**{"slots": 1 << 22, **chosen}))
+        implied = {"rates": "squares8"} if chosen.get("algorithm") in ALGORITHMS else {}
+        return Model.new(Spec(**{"slots": 1 << 22, **implied, **chosen}))
     if chosen:
         options = ", ".join("--" + ("bits" if name == "slots" else name.replace("_", "-")) for name in chosen)
         raise SpecError(f"{options} cannot be changed when going on from a model (-i)")

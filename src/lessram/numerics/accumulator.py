@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.jit import inlined
+from lessram.numerics.counter import merged_level
 from lessram.numerics.machine import bits_to_float, float_to_bits, small_to_float
 
 LEVELS = 256
@@ -113,3 +114,9 @@ def advanced(table, level, addend, uniform):
             k += np.int32(1)
     up = np.int32(level) + k + np.int32(uniform * table.gap < y)
     return min(up, np.int32(LEVELS - 1))
+
+
+@inlined
+def merged(table, start, levels, bits):
+    """One level for replicas that parted at level `start`: unbiased for the sum before and all that was added since."""
+    return merged_level(table.heights, start, levels, bits)  # heights exceed sums by one constant, which cancels

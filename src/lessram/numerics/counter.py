@@ -96,11 +96,23 @@ def steps_up(threshold, bits):
 def level_of(estimates, count, bits):
     """The level for a known count: one of the two around it, unbiased over the 32 random `bits`.
 
-    This is how counters merge: the counts of two replicas, their common part subtracted, add up, and
-    their sum goes back onto the ladder. Beyond the last level it saturates.
+    Beyond the last level it saturates.
     """
     low = np.searchsorted(estimates, count, side="right") - 1
     if low >= estimates.size - 1:
         return estimates.size - 1
     share = (count - estimates[low]) / (estimates[low + 1] - estimates[low])
     return low + np.int64(np.float64(bits) * 2.0**-32 < share)
+
+
+@inlined
+def merged_level(estimates, start, levels, bits):
+    """One level for replicas that all stood at level `start` when they parted and now stand at `levels`.
+
+    The count before and all counts since add up, and their sum goes back onto the ladder, unbiased over the 32
+    random `bits` and with less noise than one counter that counted everything. One replica stays as it is.
+    """
+    total = np.float64(estimates[levels[0]])
+    for k in range(1, len(levels)):
+        total += np.float64(estimates[levels[k]]) - np.float64(estimates[start])
+    return level_of(estimates, total, bits)
