@@ -501,3 +501,14 @@ def test_bad_choices(choice, message):
     X, y = make_data()
     with pytest.raises(SpecError, match=message):
         LogisticRegression(**choice).fit(X, y)
+
+
+def test_l1_leaves_few_coefficients():
+    X, y = make_data()
+    dense = LogisticRegression(rates="squares8", algorithm="ftrl").fit(X, y)
+    sparse = LogisticRegression(rates="squares8", algorithm="ftrl", l1=20.0).fit(X, y)
+    assert 0 < sparse.coef_.nnz < dense.coef_.nnz
+    again = pickle.loads(pickle.dumps(sparse))
+    assert again.predict_proba(X).tolist() == sparse.predict_proba(X).tolist()
+    margins = X @ sparse.coef_.T.toarray() + sparse.intercept_
+    np.testing.assert_allclose(np.ravel(margins), sparse.decision_function(X), rtol=1e-6, atol=1e-9)

@@ -67,11 +67,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     step : {"plain", "invariant"}, default=None
         Whether large steps end where many small ones would; None for invariant with squared gradients.
     algorithm : {"ogd", "ftrl", "rda"}, default="ogd"
-        Steps along the gradient, or FTRL-Proximal or regularised dual averaging, which need rates squares8 or
-        squares32 and take l1 and l2.
+        Steps along the gradient, or FTRL-Proximal or dual averaging, with rates squares8 or squares32.
     l1, l2 : float, default=0
-        With ftrl and rda: what the absolute size of a coefficient, and half its square, cost over all rows learned.
-        With l1 many coefficients are exactly 0, and the step is plain unless told.
+        With ftrl and rda, what a coefficient's size and half its square cost over all rows; l1 leaves exact zeros.
     base : float, default=1.1
         The base of the randomized counters and sums.
     radius : float, default=None
@@ -139,8 +137,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self.beta = beta
         self.step = step
         self.algorithm = algorithm
-        self.l1 = l1
-        self.l2 = l2
+        self.l1, self.l2 = l1, l2
         self.base = base
         self.radius = radius
         self.fit_intercept = fit_intercept
