@@ -20,6 +20,7 @@ from lessram.numerics.invariant import effective_gradient
 from lessram.numerics.loss import Loss, derivative
 from lessram.numerics.random import row_key
 from lessram.tables.passes import sum_of_squares
+from lessram.tables.proximal import ProximalRule
 from lessram.tables.squares import SquaresRule
 from lessram.tables.table import is_table, locate, look, move, observe, prepare
 
@@ -105,7 +106,7 @@ def step_intercept_state(scalars: Any, rule: Any, objective: Any, example: Any, 
 
 @overloaded(step_intercept_state)
 def _step_intercept_state(scalars, rule, objective, example, square):
-    if is_table(rule, SquaresRule):
+    if is_table(rule, SquaresRule) or is_table(rule, ProximalRule):
 
         def step_sum(scalars, rule, objective, example, square):
             if not objective.intercept:

@@ -16,17 +16,18 @@ from lessram.numerics.loss import Loss
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
 from lessram.tables.layout import SQUARES
-from lessram.tables.proximal import ProximalScratch, proximal_scratch
+from lessram.tables.proximal import ProximalRule, ProximalScratch, proximal_scratch
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
 from lessram.tables.table import Rule, Scratch, scratch
 
 _FIRST_SCRATCH = 1024
 
 
-def rule_of(spec: Spec) -> Rule | SquaresRule:
+def rule_of(spec: Spec) -> Rule | SquaresRule | ProximalRule:
     """How the coefficients of such a model move."""
     if spec.rates in SQUARES:
-        return squares_rule(spec.base, spec.alpha, spec.beta, _limit(spec), spec.step)
+        rule = squares_rule(spec.base, spec.alpha, spec.beta, _limit(spec), spec.step)
+        return rule if spec.shrinkage is None else ProximalRule(*rule, spec.shrinkage)
     floor = spec.step if spec.rate_floor else 0.0
     counter = gentle(spec.base) if spec.rates == "ladder8" else morris(spec.base)
     return Rule(

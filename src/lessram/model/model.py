@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from lessram.errors import FileFormatError
 from lessram.model import file
 from lessram.model.spec import Spec
-from lessram.tables.layout import Table, allocate, nbytes_of, stored_weights, table_from, tensors_of
+from lessram.tables.layout import (
+    Table,
+    allocate,
+    nbytes_of,
+    shrunken_weights,
+    stored_weights,
+    table_from,
+    tensors_of,
+)
 
 TRAINED = "trained"
 INTERCEPT, INTERCEPT_STATE, SQUARES, NONZEROS = range(4)
@@ -49,7 +57,7 @@ class Model:
 
     @classmethod
     def new(cls, spec: Spec) -> Model:
-        return cls(spec, allocate(spec.weights, spec.rates, spec.slots, spec.shrinkage))
+        return cls(spec, allocate(spec.weights, spec.rates, spec.slots))
 
     @property
     def table_bytes(self) -> int:
@@ -77,7 +85,10 @@ class Model:
 
     def weights(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """The weights of slots start to stop, as they multiply feature values divided by the scale."""
-        return stored_weights(self.table, start, stop).astype(np.float64) * self.spec.step
+        shrinkage = self.spec.shrinkage
+        if shrinkage is None:
+            return stored_weights(self.table, start, stop).astype(np.float64) * self.spec.step
+        return shrunken_weights(self.table, shrinkage, start, stop).astype(np.float64) * self.spec.step
 
     def coefficients(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """The coefficients of slots start to stop, as they multiply raw feature values."""
@@ -98,9 +109,7 @@ class Model:
             if about.kind != TRAINED:
                 raise FileFormatError(f"{os.fspath(path)}: found a {about.kind} model, expected a trained one")
             spec = about.spec
-            table = table_from(
-                tensors, spec.weights, spec.rates, spec.slots, shrinkage=spec.shrinkage, writable=writable
-            )
+            table = table_from(tensors, spec.weights, spec.rates, spec.slots, writable=writable)
             scalars = np.array(tensors.pop("scalars"))
         except (msgspec.ValidationError, KeyError) as error:
             raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None

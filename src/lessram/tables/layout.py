@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
-from lessram.numerics.proximal import Shrinkage
+from lessram.numerics.proximal import Shrinkage, shrink, threshold_and_factor
 from lessram.tables.flat import Flat
 from lessram.tables.memory import zeros
-from lessram.tables.proximal import Proximal, proximal_weights
 from lessram.tables.squares import Squares
 
 RATE_STATE = {
@@ -30,7 +29,7 @@ SQUARES = ("squares8", "squares32")
 PROXIMAL = ("squares8", "squares32")
 """Rates whose cells can hold the averages of FTRL-Proximal and RDA."""
 
-Table = Flat | Squares | Proximal
+Table = Flat | Squares
 
 
 def cell_type(weights: str, rates: str) -> np.dtype:
@@ -48,16 +47,14 @@ def cell_type(weights: str, rates: str) -> np.dtype:
     return np.dtype([("weight", weight.newbyteorder("<"))] + ([state] if state else []))
 
 
-def table_of(rates: str, cells: NDArray[np.void], shrinkage: Shrinkage | None = None) -> Table:
-    """Cells as the table that their rates need, `shrinkage` making their averages weights where there is one."""
-    if shrinkage is not None:
-        return Proximal(cells, shrinkage)
+def table_of(rates: str, cells: NDArray[np.void]) -> Table:
+    """Cells as the table that their rates need."""
     return Squares(cells) if rates in SQUARES else Flat(cells)
 
 
-def allocate(weights: str, rates: str, slots: int, shrinkage: Shrinkage | None = None) -> Table:
+def allocate(weights: str, rates: str, slots: int) -> Table:
     """A table of `slots` zero coefficients with fresh rate states."""
-    return table_of(rates, zeros(slots, cell_type(weights, rates)), shrinkage)
+    return table_of(rates, zeros(slots, cell_type(weights, rates)))
 
 
 # Outside kernels a table is these functions: nobody else needs to know how its bytes are laid out.
@@ -78,13 +75,7 @@ def tensors_of(table: Table) -> dict[str, NDArray[Any]]:
 
 
 def table_from(
-    tensors: dict[str, NDArray[Any]],
-    weights: str,
-    rates: str,
-    slots: int,
-    *,
-    shrinkage: Shrinkage | None = None,
-    writable: bool = False,
+    tensors: dict[str, NDArray[Any]], weights: str, rates: str, slots: int, *, writable: bool = False
 ) -> Table:
     """The table behind the tensors of a file, which are taken out of `tensors`; a copy if `writable`.
 
@@ -94,8 +85,8 @@ def table_from(
     stored = tensors.pop("cells")
     if stored.shape != (slots, cell.itemsize):
         raise ValueError(f"cells of shape {stored.shape}, expected {(slots, cell.itemsize)}")
-    table = table_of(rates, stored.reshape(-1).view(cell), shrinkage)
-    return copied(table) if writable else table
+    cells = stored.reshape(-1).view(cell)
+    return copied(table_of(rates, cells)) if writable else table_of(rates, cells)
 
 
 def copied(table: Table) -> Table:
@@ -107,9 +98,18 @@ def copied(table: Table) -> Table:
 
 def stored_weights(table: Table, start: int = 0, stop: int | None = None) -> NDArray[Any]:
     """The weights of slots start to stop, in units of the grid, as numbers that can be computed with."""
-    if isinstance(table, Proximal):
-        return proximal_weights(table, start, stop)
     return table.cells["weight"][start:stop]
+
+
+def shrunken_weights(
+    table: Table, shrinkage: Shrinkage, start: int = 0, stop: int | None = None
+) -> NDArray[np.float32]:
+    """The weights behind the stored averages of FTRL-Proximal and RDA, in units of the grid."""
+    cells = table.cells[start:stop]
+    averages = cells["weight"].astype(np.float32)
+    if "sum" in (cells.dtype.names or ()):
+        return shrink(averages, *threshold_and_factor(shrinkage, cells["sum"]))
+    return shrink(averages, shrinkage.thresholds[cells["level"]], shrinkage.factors[cells["level"]])
 
 
 def put_weights(table: Table, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:

@@ -1,7 +1,7 @@
-"""Tables of FTRL-Proximal and RDA: the cells of tables.squares, holding averages that L1 and L2 shrink to weights.
+"""FTRL-Proximal and RDA: a rule for the tables of tables.squares, whose cells then hold averages.
 
-A cell stores the average a of numerics.proximal where tables.squares stores the weight, in the same bits; the weight
-w(a, S) depends on the rate too, so prediction reads both. The passes are those of tables.squares, but for
+A cell stores the average a of numerics.proximal where it stored the weight, in the same bits. The weight w(a, S)
+depends on the rate too, so prediction reads both. The passes are those of tables.squares, but for
 
     observe   a and its shrunken w are read; w joins the dot product, the pull a - c is noted (c = w, or 0 for RDA)
     prepare   the pull is multiplied by (S' - S) / S'
@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded
-from lessram.numerics.proximal import Shrinkage, shrink, shrunk, threshold_and_factor
+from lessram.numerics.accumulator import Accumulator
+from lessram.numerics.proximal import Shrinkage, shrunk
 from lessram.numerics.vector import padded
 from lessram.tables.flat import ask, has_field, uses_randomness
 from lessram.tables.squares import (
@@ -32,10 +33,14 @@ from lessram.tables.squares import (
 from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
 
 
-class Proximal(NamedTuple):
-    """Cells as those of `Squares`, and what makes weights of them: a pure function of a model's choices."""
+class ProximalRule(NamedTuple):
+    """`SquaresRule`, and how averages become weights."""
 
-    cells: NDArray[np.void]
+    sums: Accumulator
+    alpha: np.float32
+    beta: np.float32
+    limit: np.int32 | np.float32
+    step: float
     shrinkage: Shrinkage
 
 
@@ -56,15 +61,6 @@ class ProximalScratch(NamedTuple):
 def proximal_scratch(longest: int, cell: np.dtype) -> ProximalScratch:
     """Scratch for rows of up to `longest` features over such cells."""
     return ProximalScratch(*squares_scratch(longest, cell), np.zeros(padded(longest), np.float32))
-
-
-def proximal_weights(table: Proximal, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
-    """The weights of slots start to stop, in units of the grid, as prediction has them."""
-    cells, shrinkage = table.cells[start:stop], table.shrinkage
-    averages = cells["weight"].astype(np.float32)
-    if "level" in (cells.dtype.names or ()):
-        return shrink(averages, shrinkage.thresholds[cells["level"]], shrinkage.factors[cells["level"]])
-    return shrink(averages, *threshold_and_factor(shrinkage, cells["sum"]))
 
 
 def weight_at(cells: Any, shrinkage: Any, slot: Any) -> Any:
@@ -91,33 +87,33 @@ def _weight_at(cells, shrinkage, slot):
 
 
 @overloaded(weigh)
-def _weigh(table, slot, values, x, scratch, j):
-    if not is_table(table, Proximal):
+def _weigh(table, rule, slot, values, x, scratch, j):
+    if not is_table(rule, ProximalRule):
         return None
 
-    def weigh_shrunk(table, slot, values, x, scratch, j):
-        weight = weight_at(table.cells, table.shrinkage, slot)
-        scratch.pull[j] = np.float32(table.cells[slot].weight) - table.shrinkage.follow * weight
+    def weigh_shrunk(table, rule, slot, values, x, scratch, j):
+        weight = weight_at(table.cells, rule.shrinkage, slot)
+        scratch.pull[j] = np.float32(table.cells[slot].weight) - rule.shrinkage.follow * weight
         return np.float64(weight) * np.float64(x)
 
     return weigh_shrunk
 
 
 @overloaded(no_terms)
-def _no_terms(table, values):
-    return (lambda table, values: 0.0) if is_table(table, Proximal) else None
+def _no_terms(table, rule, values):
+    return (lambda table, rule, values: 0.0) if is_table(rule, ProximalRule) else None
 
 
 @overloaded(observe)
 def _observe(table, rule, batch, row, scratch):
-    if not is_table(table, Proximal):
+    if not is_table(rule, ProximalRule):
         return None
     return lambda table, rule, batch, row, scratch: observe_row(table, rule, batch, row, scratch)
 
 
 @overloaded(prepare)
 def _prepare(table, rule, batch, row, scratch, square):
-    if not is_table(table, Proximal):
+    if not is_table(rule, ProximalRule):
         return None
     exact = not has_field(table.types[0], "level")
 
@@ -129,7 +125,7 @@ def _prepare(table, rule, batch, row, scratch, square):
 
 @overloaded(move)
 def _move(table, rule, batch, row, scratch, gradient, square):
-    if not is_table(table, Proximal):
+    if not is_table(rule, ProximalRule):
         return None
     random = uses_randomness(table.types[0])
 
@@ -140,19 +136,19 @@ def _move(table, rule, batch, row, scratch, gradient, square):
 
 
 @inlined
-def look_shrunk(table, batch, row):
+def look_shrunk(table, rule, batch, row):
     """The dot product of a row with the table's weights."""
     dot = 0.0
     for j in range(row.length):
         ask(table, batch, row.ahead + j)
         x = feature_value(batch.values, row.start + j)
-        weight = weight_at(table.cells, table.shrinkage, batch.slots[row.start + j])
+        weight = weight_at(table.cells, rule.shrinkage, batch.slots[row.start + j])
         dot += np.float64(weight) * np.float64(x)
     return dot
 
 
 @overloaded(look)
 def _look(table, rule, batch, row):
-    if not is_table(table, Proximal):
+    if not is_table(rule, ProximalRule):
         return None
-    return lambda table, rule, batch, row: look_shrunk(table, batch, row)
+    return lambda table, rule, batch, row: look_shrunk(table, rule, batch, row)

@@ -14,7 +14,7 @@ this example's, added before the sum is rounded to a level. A row takes four pas
               scalar   weight + step, projected; new level stored; the other prefetches
 
 A slot that occurs twice in a row: every occurrence takes its rate from the sum before the row, steps add
-up, and the levels then advance one occurrence after another (`repair`), so no squared gradient is lost.
+up, and the levels advance one occurrence after another, so no squared gradient is lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded
 from lessram.numerics.accumulator import Accumulator, accumulator, advanced, fine_uniform, fraction_of
-from lessram.numerics.random import shared_word, word
+from lessram.numerics.random import shared_word
 from lessram.numerics.vector import padded
 from lessram.tables.flat import add_step, ask, has_field, look_row, nothing, product, uses_randomness
 from lessram.tables.passes import draw_row, step_row
@@ -37,7 +37,10 @@ _ONE = np.uint64(1)
 
 
 class Squares(NamedTuple):
-    """A record array with the fields `weight` and `level` (accumulator) or `sum` (exact)."""
+    """A record array with the fields `weight` and `level` (accumulator) or `sum` (exact).
+
+    Under a rule of tables.proximal `weight` is an average from which weights are made.
+    """
 
     cells: NDArray[np.void]
 
@@ -111,81 +114,58 @@ def _note_sum(cells, rule, slot, scratch, j):
     return note_exact
 
 
-def store_sum(cells: Any, slot: Any, scratch: Any, j: Any) -> bool:
-    """Store the advanced sum; whether the cell changed since `observe`, its slot having occurred before."""
+def store_sum(cells: Any, rule: Any, slot: Any, scratch: Any, j: Any, square: Any, shared: Any) -> None:
+    """Store the advanced sum."""
     raise NotImplementedError("store_sum() is for kernels")
 
 
 @overloaded(store_sum)
-def _store_sum(cells, slot, scratch, j):
+def _store_sum(cells, rule, slot, scratch, j, square, shared):
     if has_field(cells, "level"):
 
-        def store_level(cells, slot, scratch, j):
-            seen = np.int32(cells[slot].level)
-            cells[slot].level = np.uint8(scratch.advanced[j])
-            return np.int32(seen ^ scratch.levels[j])
+        def store_level(cells, rule, slot, scratch, j, square, shared):
+            level, new = np.int32(cells[slot].level), scratch.advanced[j]
+            if level != scratch.levels[j]:  # the slot has occurred in this row before, and went up
+                x, uniform = scratch.values[j], fine_uniform(scratch.words[j], shared)
+                new = advanced(rule.sums, level, square * x * x, uniform)
+            cells[slot].level = np.uint8(new)
 
         return store_level
 
-    def store_exact(cells, slot, scratch, j):
+    def store_exact(cells, rule, slot, scratch, j, square, shared):
         cells[slot].sum = cells[slot].sum + scratch.advanced[j]
-        return np.int32(0)
 
     return store_exact
-
-
-def repair(table: Any, rule: Any, batch: Any, row: Any, scratch: Any, square: Any) -> None:
-    """Some slot occurs twice: all levels back to those of `observe`, then one occurrence after another."""
-    raise NotImplementedError("repair() is for kernels")
-
-
-@overloaded(repair)
-def _repair(table, rule, batch, row, scratch, square):
-    if not has_field(table.types[0], "level"):
-        return lambda table, rule, batch, row, scratch, square: None
-
-    def repair_levels(table, rule, batch, row, scratch, square):
-        for j in range(row.length):
-            table.cells[batch.slots[row.start + j]].level = np.uint8(scratch.levels[j])
-        shared = shared_word(row.key)
-        for j in range(row.length):
-            slot = batch.slots[row.start + j]
-            x = feature_value(batch.values, row.start + j)
-            uniform = fine_uniform(word(np.uint32(j), row.key), shared)
-            level = advanced(rule.sums, table.cells[slot].level, square * x * x, uniform)
-            table.cells[slot].level = np.uint8(level)
-
-    return repair_levels
 
 
 # The passes.
 
 
-# `tables.proximal` has the same passes over the same cells: it differs in what a cell's weight is (`weigh`, `no_terms`)
-# and in that it has an array of what is to be taken off the steps (`pull`).
+# Rules of tables.proximal take the same passes over the same cells: they differ in what a cell's weight is (`weigh`,
+# `no_terms`) and in that they have an array of what is to be taken off the steps (`pull`).
 
 
-def weigh(table: Any, slot: Any, values: Any, x: Any, scratch: Any, j: Any) -> Any:
+def weigh(table: Any, rule: Any, slot: Any, values: Any, x: Any, scratch: Any, j: Any) -> Any:
     """weight * x of one feature, its stored weight noted where the row's steps depend on it."""
     raise NotImplementedError("weigh() is for kernels")
 
 
 @overloaded(weigh)
-def _weigh(table, slot, values, x, scratch, j):
-    if is_table(table, Squares):
-        return lambda table, slot, values, x, scratch, j: product(table.cells, slot, values, x)
+def _weigh(table, rule, slot, values, x, scratch, j):
+    if is_table(rule, SquaresRule):
+        return lambda table, rule, slot, values, x, scratch, j: product(table.cells, slot, values, x)
     return None
 
 
-def no_terms(table: Any, values: Any) -> Any:
+def no_terms(table: Any, rule: Any, values: Any) -> Any:
     """The empty sum of what `weigh` returns."""
     raise NotImplementedError("no_terms() is for kernels")
 
 
 @overloaded(no_terms)
-def _no_terms(table, values):
-    if is_table(table, Squares):
-        return lambda table, values: nothing(table.cells, values)
+def _no_terms(table, rule, values):
+    if is_table(rule, SquaresRule):
+        return lambda table, rule, values: nothing(table.cells, values)
     return None
 
 
@@ -195,14 +175,14 @@ def observe_one(table, rule, batch, row, scratch, j):
     x = feature_value(batch.values, row.start + j)
     note_sum(table.cells, rule, slot, scratch, j)
     scratch.values[j] = x
-    return weigh(table, slot, batch.values, x, scratch, j)
+    return weigh(table, rule, slot, batch.values, x, scratch, j)
 
 
 @inlined
 def observe_row(table, rule, batch, row, scratch):
     # A row longer than the prefetch distance would be over before `move` asked for its half.
     alone = row.length > FAR
-    dot = no_terms(table, batch.values)
+    dot = no_terms(table, rule, batch.values)
     j = np.uint64(0)
     while j < row.length:
         if alone or j & _ONE == np.uint64(0):
@@ -229,29 +209,26 @@ def move_row(table, rule, batch, row, scratch, gradient, square, random, pull):
     step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, pull, g, low)
     level_row(scratch, row.length, np.float32(square), rule.sums, fraction_of(shared))
     alone = row.length > FAR
-    twice = np.int32(0)
     j = np.uint64(0)
     while j < row.length:
         if not alone and j & _ONE == _ONE:
             ask(table, batch, row.ahead + j)
         slot = batch.slots[row.start + j]
         add_step(table, rule, slot, scratch.steps[j])
-        twice |= store_sum(table.cells, slot, scratch, j)
+        store_sum(table.cells, rule, slot, scratch, j, np.float32(square), shared)
         j += _ONE
-    if twice != np.int32(0):
-        repair(table, rule, batch, row, scratch, np.float32(square))
 
 
 @overloaded(observe)
 def _observe(table, rule, batch, row, scratch):
-    if not is_table(table, Squares):
+    if not is_table(rule, SquaresRule):
         return None
     return lambda table, rule, batch, row, scratch: observe_row(table, rule, batch, row, scratch)
 
 
 @overloaded(prepare)
 def _prepare(table, rule, batch, row, scratch, square):
-    if not is_table(table, Squares):
+    if not is_table(rule, SquaresRule):
         return None
     exact = not has_field(table.types[0], "level")
     return lambda table, rule, batch, row, scratch, square: prepare_row(rule, row, scratch, square, exact, None)
@@ -259,7 +236,7 @@ def _prepare(table, rule, batch, row, scratch, square):
 
 @overloaded(move)
 def _move(table, rule, batch, row, scratch, gradient, square):
-    if not is_table(table, Squares):
+    if not is_table(rule, SquaresRule):
         return None
     random = uses_randomness(table.types[0])
 
@@ -271,6 +248,6 @@ def _move(table, rule, batch, row, scratch, gradient, square):
 
 @overloaded(look)
 def _look(table, rule, batch, row):
-    if not is_table(table, Squares):
+    if not is_table(rule, SquaresRule):
         return None
     return lambda table, rule, batch, row: look_row(table, batch, row)
