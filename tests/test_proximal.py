@@ -46,7 +46,7 @@ def assert_same_weights(learner: Learner, reference: ProximalLearner) -> None:
 # Kernels and the reference --------------------------------------------------------------------------------------------
 
 
-@every_cell
+@both_kinds
 @both_algorithms
 def test_binary_rows(storage, algorithm):
     learner, reference = pair(*storage, algorithm=algorithm, l1=0.8)

@@ -1,4 +1,4 @@
-"""FTRL-Proximal and RDA with L1 and L2, on an average that fits a cell (the paper's section 6, "Extensions").
+"""FTRL-Proximal and RDA with L1 and L2, on "a discretized version of a scaled gradient sum" (section 6).
 
 Both follow the regularised leader. For one coordinate, with S_t = (beta + sqrt(sum of squared gradients)) / alpha
 after t rounds and sigma_s = S_s - S_(s-1),

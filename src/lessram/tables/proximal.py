@@ -22,14 +22,7 @@ from lessram.numerics.accumulator import Accumulator
 from lessram.numerics.proximal import Shrinkage, shrunk
 from lessram.numerics.vector import padded
 from lessram.tables.flat import ask, has_field, uses_randomness
-from lessram.tables.squares import (
-    move_row,
-    no_terms,
-    observe_row,
-    prepare_row,
-    squares_scratch,
-    weigh,
-)
+from lessram.tables.squares import move_row, no_terms, observe_row, prepare_row, squares_scratch, weigh
 from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
 
 

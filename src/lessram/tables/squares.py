@@ -138,10 +138,7 @@ def _store_sum(cells, rule, slot, scratch, j, square, shared):
     return store_exact
 
 
-# The passes.
-
-
-# Rules of tables.proximal take the same passes over the same cells: they differ in what a cell's weight is (`weigh`,
+# The passes. Rules of tables.proximal take them over the same cells: they differ in what a cell's weight is (`weigh`,
 # `no_terms`) and in that they have an array of what is to be taken off the steps (`pull`).
 
 
