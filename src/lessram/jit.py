@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import binding
 from numba import core, extending
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
 __all__ = ["cgutils", "fingerprint", "inlined", "intrinsic", "kernel", "nothing_compiled", "overloaded", "types"]
+__all__ += ["target_features"]
 
 types: Any = core.types
 cgutils: Any = core.cgutils
@@ -62,6 +64,13 @@ def nothing_compiled() -> bool:
     """Whether this is the first run of these sources, which must compile what it uses."""
     folder = cache_folder()
     return folder is None or not any(folder.glob("*.nbc"))
+
+
+def target_features() -> frozenset[str]:
+    """What the processor that is compiled for offers, as LLVM names it; `NUMBA_CPU_FEATURES` overrides."""
+    chosen = numba.config.CPU_FEATURES
+    listed = binding.get_host_cpu_features().flatten() if chosen is None else chosen
+    return frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
 
 
 class _Locator(_CacheLocator):

@@ -16,6 +16,7 @@ from lessram.data.formats import Form, Reading, Stream
 from lessram.data.matrix import Matrix
 from lessram.data.reader import BatchReader
 from lessram.errors import SpecError
+from lessram.serving.lookup import Scratch, new_hot, predict_rows
 from lessram.serving.served import Served
 
 
@@ -24,7 +25,8 @@ class Predictor:
 
     def __init__(self, served: Served, *, hot_bytes: int = 0) -> None:
         self.served = served
-        self.hot_bytes = hot_bytes
+        self._hot = new_hot(hot_bytes)
+        self._factors = np.array([served.store.grid.step, served.inverse_scale, served.intercept])
         self._path: str | None = None
 
     @classmethod
@@ -37,6 +39,11 @@ class Predictor:
     @property
     def slots(self) -> int:
         return self.served.store.slots
+
+    @property
+    def hot_bytes(self) -> int:
+        """Bytes of the table of hot values."""
+        return self._hot.words.nbytes if self._hot.mask else 0
 
     @property
     def loss(self) -> str:
@@ -74,10 +81,9 @@ class Predictor:
         """The margin of each row; `trusted` batches come from a reader of this package."""
         if not trusted:
             batch = checked(batch, self.slots, real_labels=True)
-        products = self._products(batch)
-        sums = np.add.reduceat(np.append(products, 0.0), batch.indptr[:-1] - batch.indptr[0])
-        sums[batch.indptr[1:] == batch.indptr[:-1]] = 0.0
-        return sums * self.served.store.grid.step * self.served.inverse_scale + self.served.intercept
+        margins = np.empty(batch.rows)
+        predict_rows(self.served.store.coded, self._hot, batch, Scratch.new(), self._factors, margins)
+        return margins
 
     def probabilities(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
         """The probability of label 1 of each row; for models of log-loss only."""
@@ -88,10 +94,8 @@ class Predictor:
 
     def contributions(self, batch: Batch) -> NDArray[np.float64]:
         """What each feature of a batch adds to the margin of its row, in the order of its features of value not 0."""
-        products = self._products(checked(batch, self.slots, real_labels=True))
-        return products * (self.served.store.grid.step * self.served.inverse_scale)
-
-    def _products(self, batch: Batch) -> NDArray[np.float64]:
+        batch = checked(batch, self.slots, real_labels=True)
         start, stop = int(batch.indptr[0]), int(batch.indptr[-1])
-        units = self.served.store.lookup(batch.slots[start:stop]).astype(np.float64)
-        return units if batch.values is None else units * batch.values[start:stop]
+        units = self.served.store.lookup(batch.slots[start:stop], self._hot).astype(np.float64)
+        step, inverse_scale, _ = self._factors
+        return (units if batch.values is None else units * batch.values[start:stop]) * step * inverse_scale

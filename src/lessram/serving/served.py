@@ -15,7 +15,7 @@ from lessram.model.ledger import Ledger
 from lessram.model.model import NONZEROS, SQUARES, Model
 from lessram.model.spec import Spec
 from lessram.numerics.fixed_point import FixedPoint
-from lessram.serving.store import Census, Store
+from lessram.serving.store import Parameters, Store
 
 SERVED = "served"
 
@@ -26,7 +26,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     spec: Spec
     grid: str
-    census: Census
+    store: Parameters
     intercept: float
     inverse_scale: float
     examples: int
@@ -72,7 +72,7 @@ class Served:
             kind=SERVED,
             spec=self.spec,
             grid=str(self.store.grid),
-            census=self.store.census,
+            store=self.store.parameters,
             intercept=self.intercept,
             inverse_scale=self.inverse_scale,
             examples=self.examples,
@@ -80,7 +80,7 @@ class Served:
             reader=self.reader,
             metrics=self.metrics,
         )
-        file.write(path, self.store.tensors(), about)
+        file.write(path, self.store.tensors, about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, verify: bool = False) -> Served:
@@ -92,7 +92,7 @@ class Served:
             if kind != SERVED:
                 raise FileFormatError(f"{name}: found a {kind} model, expected a served one (see `lessram compress`)")
             about = msgspec.json.decode(raw, type=About)
-            store = Store.from_tensors(tensors, FixedPoint.parse(about.grid), about.census)
+            store = Store.of(tensors, about.store, FixedPoint.parse(about.grid))
         except (msgspec.ValidationError, KeyError) as error:
             raise FileFormatError(f"{name}: cannot be understood: {error}") from None
         except ValueError as error:
@@ -125,6 +125,6 @@ class Served:
             intercept=self.intercept,
             scale=self.scale,
             largest=largest,
-            resident_bytes=self.store.nbytes,
+            resident_bytes=self.store.resident_bytes,
             file_bytes=None if path is None else os.path.getsize(path),
         )

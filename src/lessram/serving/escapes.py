@@ -1,0 +1,171 @@
+"""The code of groups that have no codeword of their own: where their nonzero values are, and what they are.
+
+A group is a sequence of pairs: how many zeros come next (the group's size if nothing but zeros follows, which ends
+it), then a value. Numbers of zeros and values have a prefix code each. The value 0, which never needs a code, stands
+for values that have none: such follow in plain binary.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.jit import inlined, kernel
+from lessram.serving.prefix import LIMIT, Prefix, canonical, make_prefix, read_symbol
+
+RAW = 0
+_OFFSET = 1 << 15  # of tables by value
+
+
+class Escapes(NamedTuple):
+    """The two codes, as a reader needs them."""
+
+    size: np.int64
+    """Values of a group."""
+    run_counts: NDArray[np.int64]
+    runs: NDArray[np.uint16]
+    """Numbers of zeros in canonical order."""
+    value_counts: NDArray[np.int64]
+    values: NDArray[np.int16]
+    """Values in canonical order."""
+    raw_bits: np.uint64
+    """Bits of a value in plain binary, two's complement."""
+
+
+class EscapeWriter(NamedTuple):
+    """The two codes, as a writer needs them: by number of zeros, and by value + 2^15."""
+
+    size: np.int64
+    run_lengths: NDArray[np.uint8]
+    run_codewords: NDArray[np.uint64]
+    value_lengths: NDArray[np.uint8]
+    value_codewords: NDArray[np.uint64]
+    coded: NDArray[np.bool_]
+    """Which values have a codeword."""
+    raw_bits: np.uint64
+
+
+def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: int) -> Escapes:
+    """The best codes for what occurs: `runs[n]` times n zeros, `values[v + 2^15]` times the value v.
+
+    A value that occurs too seldom to earn the 16 bits that its place in the table takes is left to plain binary.
+    """
+    present = np.flatnonzero(values)
+    total = int(values.sum())
+    kept = present[values[present] >= max(4, total >> (LIMIT - 1))]
+    weights = np.append(values[kept], max(total - int(values[kept].sum()), 0))
+    names = np.append(kept - _OFFSET, RAW)
+    if weights[-1] == 0 and len(names) > 1:
+        weights, names = weights[:-1], names[:-1]
+    value_order, value_code = make_prefix(weights)
+    used = np.flatnonzero(runs) if runs.any() else np.array([len(runs) - 1])
+    run_order, run_code = make_prefix(runs[used])
+    return Escapes(
+        np.int64(len(runs) - 1),
+        run_code.counts,
+        used[run_order].astype(np.uint16),
+        value_code.counts,
+        names[value_order].astype(np.int16),
+        np.uint64(raw_bits),
+    )
+
+
+def writer_of(escapes: Escapes) -> EscapeWriter:
+    """The same codes by what they stand for."""
+    run_code, value_code = canonical(escapes.run_counts), canonical(escapes.value_counts)
+    run_lengths, run_codewords = _by_name(run_code, escapes.runs, int(escapes.size) + 1)
+    value_lengths, value_codewords = _by_name(value_code, escapes.values.astype(np.int64) + _OFFSET, 2 * _OFFSET)
+    coded = np.zeros(2 * _OFFSET, bool)
+    coded[escapes.values.astype(np.int64) + _OFFSET] = True
+    return EscapeWriter(
+        escapes.size, run_lengths, run_codewords, value_lengths, value_codewords, coded, escapes.raw_bits
+    )
+
+
+def escape_bits(writer: EscapeWriter, runs: NDArray[np.int64], values: NDArray[np.int64]) -> int:
+    """Bits of escapes that are made of these, as `count_escapes` counts them."""
+    raw = np.where(writer.coded, writer.value_lengths, writer.value_lengths[RAW + _OFFSET] + int(writer.raw_bits))
+    return int(runs @ writer.run_lengths) + int(values @ raw)
+
+
+def _by_name(code: Prefix, names: NDArray[np.integer], size: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    lengths, codewords = np.zeros(size, np.uint8), np.zeros(size, np.uint64)
+    lengths[names], codewords[names] = code.lengths, code.codewords
+    return lengths, codewords
+
+
+@inlined
+def zeros_from(units, start, position, size):
+    """How many zeros stand in a group from a position on; the group's size if nothing else does."""
+    end = position
+    while end < size and units[start + end] == 0:
+        end += 1
+    return size if end == size else end - position
+
+
+@inlined
+def write_escape(units, start, writer):
+    """The code of the group that starts at `units[start]`, and its length; beyond 64 bits the code is not whole."""
+    word, length, position = np.uint64(0), np.uint64(0), np.int64(0)
+    while position < writer.size:
+        run = zeros_from(units, start, position, writer.size)
+        if length < np.uint64(64):
+            word |= writer.run_codewords[run] << length
+        length += np.uint64(writer.run_lengths[run])
+        if run == writer.size:
+            break
+        position += run
+        unit = np.int64(units[start + position])
+        name = (unit if writer.coded[unit + _OFFSET] else np.int64(RAW)) + _OFFSET
+        if length < np.uint64(64):
+            word |= writer.value_codewords[name] << length
+        length += np.uint64(writer.value_lengths[name])
+        if name == RAW + _OFFSET:
+            if length < np.uint64(64):
+                word |= (np.uint64(unit) & ((np.uint64(1) << writer.raw_bits) - np.uint64(1))) << length
+            length += writer.raw_bits
+        position += 1
+    return word, length
+
+
+@inlined
+def read_escape(word, escapes, wanted):
+    """The value at the wanted position of a group, and the length of the group's code."""
+    position, found, length = np.int64(0), np.int64(0), np.uint64(0)
+    while position < escapes.size:
+        symbol, bits = read_symbol(word, escapes.run_counts)
+        word >>= bits
+        length += bits
+        position += np.int64(escapes.runs[symbol])
+        if position >= escapes.size:
+            break
+        symbol, bits = read_symbol(word, escapes.value_counts)
+        word >>= bits
+        length += bits
+        unit = np.int64(escapes.values[symbol])
+        if unit == RAW:
+            shift = np.uint64(64) - escapes.raw_bits
+            unit = np.int64(word << shift) >> np.int64(shift)
+            word >>= escapes.raw_bits
+            length += escapes.raw_bits
+        if position == wanted:
+            found = unit
+        position += 1
+    return found, length
+
+
+@kernel
+def count_escapes(units, size, chosen, runs, values):
+    """Add up what the chosen groups (by number) are made of."""
+    for k in range(chosen.shape[0]):
+        start, position = np.int64(chosen[k]) * size, np.int64(0)
+        while position < size:
+            run = zeros_from(units, start, position, size)
+            runs[run] += 1
+            if run == size:
+                break
+            position += run
+            values[np.int64(units[start + position]) + _OFFSET] += 1
+            position += 1

@@ -1,0 +1,222 @@
+"""Reading coded values, many at a time.
+
+A piece of slots goes through three loops: where each one's codeword starts in the ribbon, with a request for the
+memory; then all codewords and what they stand for; then the few that are escapes. Memory latency is paid in the
+first loop only, and no loop waits for another value's code.
+
+Hot values. Features of real rows follow a power law: a small table of recently read values answers for most of
+them. An entry is one 64-bit word, slot and value together, so that threads may read and write it without locks:
+whoever comes last wins, and every word is true.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.jit import inlined, kernel
+from lessram.numerics.memory_words import multiply_high
+from lessram.serving.escapes import Escapes, read_escape
+from lessram.serving.groups import Shape, field_of
+from lessram.serving.prefix import LIMIT
+from lessram.serving.ribbon import Ribbon, ask_for, codeword, codeword_bits, polynomial, start_column
+from lessram.tables.table import feature_value
+
+PIECE = 256
+"""Slots that are looked up together."""
+ESCAPED, EXCEPTED = np.uint16(0xFFFF), np.uint16(0xFFFE)
+"""What the table of codewords says of groups without a pattern."""
+
+_ONE = np.uint64(1)
+_CODE_MASK = np.uint64((1 << LIMIT) - 1)
+_VALUE_BITS = np.uint64(16)
+
+
+class Coded(NamedTuple):
+    """Everything that a lookup needs."""
+
+    ribbon: Ribbon
+    shape: Shape
+    inverse: np.uint64
+    """2^63 / size, rounded up: a product instead of a division."""
+    group_shift: np.uint64
+    """Groups of a superblock: 2^group_shift."""
+    numbers: NDArray[np.uint16]
+    """The pattern that each word of 12 bits begins with, ESCAPED or EXCEPTED."""
+    patterns: NDArray[np.uint64]
+    escapes: Escapes
+    escape_length: np.uint64
+    """Bits of the codeword before an escape."""
+    exception_groups: NDArray[np.uint64]
+    exception_units: NDArray[np.int16]
+    """Of each of these groups in turn, its values."""
+
+
+class Hot(NamedTuple):
+    """Recently read values: slot * 2^16 + value, at slot modulo the number of entries."""
+
+    words: NDArray[np.uint64]
+    mask: np.uint64
+    """Entries less one; 0 if there are none."""
+
+
+class Scratch(NamedTuple):
+    """What a piece of slots is worked on with."""
+
+    wanted: NDArray[np.uint32]
+    """Places in the piece that are not hot."""
+    groups: NDArray[np.uint64]
+    columns: NDArray[np.uint64]
+    escaped: NDArray[np.uint32]
+    """Places in `wanted` whose groups have no pattern."""
+    units: NDArray[np.int32]
+    """The values."""
+
+    @classmethod
+    def new(cls) -> Scratch:
+        return cls(
+            np.empty(PIECE, np.uint32),
+            np.empty(PIECE, np.uint64),
+            np.empty(PIECE, np.uint64),
+            np.empty(PIECE, np.uint32),
+            np.empty(PIECE, np.int32),
+        )
+
+
+def no_hot() -> Hot:
+    return Hot(np.zeros(1, np.uint64), np.uint64(0))
+
+
+def new_hot(nbytes: int) -> Hot:
+    """Room for hot values: the largest power of two of 8-byte entries in so many bytes."""
+    entries = 1 << max((nbytes // 8).bit_length() - 1, 0)
+    if nbytes < 16:
+        return no_hot()
+    return Hot(np.full(entries, np.uint64(0xFFFFFFFFFFFFFFFF)), np.uint64(entries - 1))
+
+
+@inlined
+def group_start(coded, group):
+    """The first column of a group's codeword."""
+    fraction = (group << (np.uint64(32) - coded.group_shift)) & np.uint64(0xFFFFFFFF)
+    return start_column(coded.ribbon, group >> coded.group_shift, fraction)
+
+
+@inlined
+def find_cold(hot, slots, first, count, scratch):
+    """Fill in the hot values; lists the places of the others and returns their number."""
+    cold = np.uint64(0)
+    if hot.mask == np.uint64(0):
+        for k in range(count):
+            scratch.wanted[k] = np.uint32(k)
+        return count
+    for k in range(count):
+        slot = np.uint64(slots[first + k])
+        word = hot.words[slot & hot.mask]
+        scratch.units[k] = np.int32(np.int16(word))
+        scratch.wanted[cold] = np.uint32(k)
+        cold += np.uint64((word >> _VALUE_BITS) != slot)
+    return cold
+
+
+@inlined
+def keep_hot(hot, slots, first, cold, scratch):
+    """Remember the values that were not hot."""
+    for j in range(cold):
+        k = np.uint64(scratch.wanted[j])
+        slot = np.uint64(slots[first + k])
+        hot.words[slot & hot.mask] = (slot << _VALUE_BITS) | (np.uint64(scratch.units[k]) & np.uint64(0xFFFF))
+
+
+@inlined
+def fetch(coded, hot, slots, first, count, scratch):
+    """The values of a piece of slots, into `scratch.units`."""
+    cold = find_cold(hot, slots, first, count, scratch)
+    for j in range(cold):
+        slot = np.uint64(slots[first + np.uint64(scratch.wanted[j])])
+        group = multiply_high(slot << _ONE, coded.inverse)
+        column = group_start(coded, group)
+        ask_for(coded.ribbon, column)
+        scratch.groups[j] = group
+        scratch.columns[j] = column
+    escaped = np.uint64(0)
+    for j in range(cold):
+        k = np.uint64(scratch.wanted[j])
+        group = scratch.groups[j]
+        position = np.uint64(slots[first + k]) - group * np.uint64(coded.shape.size)
+        low, high = polynomial(group)
+        number = coded.numbers[codeword_bits(coded.ribbon.bits, scratch.columns[j], low, high) & _CODE_MASK]
+        scratch.escaped[escaped] = np.uint32(j)
+        special = number >= EXCEPTED
+        escaped += np.uint64(special)
+        number = np.uint16(0) if special else number
+        scratch.units[k] = np.int32(field_of(coded.patterns, coded.shape, number, position))
+    for e in range(escaped):
+        j = np.uint64(scratch.escaped[e])
+        k = np.uint64(scratch.wanted[j])
+        scratch.units[k] = read_special(coded, np.uint64(slots[first + k]), scratch.groups[j], scratch.columns[j])
+    if hot.mask != np.uint64(0):
+        keep_hot(hot, slots, first, cold, scratch)
+
+
+@inlined
+def read_special(coded, slot, group, column):
+    """The value of a slot whose group has no pattern."""
+    low, high = polynomial(group)
+    word = codeword(coded.ribbon.bits, column, low, high)
+    position = np.int64(slot - group * np.uint64(coded.shape.size))
+    if coded.numbers[word & _CODE_MASK] == ESCAPED:
+        unit, _ = read_escape(word >> coded.escape_length, coded.escapes, position)
+        return np.int32(unit)
+    found, last = np.int64(0), np.int64(coded.exception_groups.shape[0])
+    while found < last:
+        middle = (found + last) >> 1
+        if coded.exception_groups[middle] < group:
+            found = middle + 1
+        else:
+            last = middle
+    if found < coded.exception_groups.shape[0]:
+        return np.int32(coded.exception_units[found * coded.shape.size + position])
+    return np.int32(0)
+
+
+@kernel
+def look_up(coded, hot, slots, scratch, units):
+    """The values of slots."""
+    total = np.uint64(slots.shape[0])
+    first = np.uint64(0)
+    while first < total:
+        count = min(np.uint64(PIECE), total - first)
+        fetch(coded, hot, slots, first, count, scratch)
+        for k in range(count):
+            units[first + k] = scratch.units[k]
+        first += count
+
+
+@kernel
+def predict_rows(coded, hot, batch, scratch, factors, margins):
+    """The margin of each row: `factors` are the grid's step, the inverse scale and the intercept."""
+    start, stop = np.uint64(batch.indptr[0]), np.uint64(batch.indptr[batch.indptr.shape[0] - 1])
+    rows = np.uint64(margins.shape[0])
+    row, total = np.uint64(0), 0.0
+    place = start
+    while row < rows:
+        count = min(np.uint64(PIECE), stop - place)
+        fetch(coded, hot, batch.slots, place, count, scratch)
+        last = place + count
+        while row < rows:
+            end = np.uint64(batch.indptr[row + _ONE])
+            until = min(end, last)
+            begin = place
+            while begin < until:
+                total += np.float64(scratch.units[begin - (last - count)]) * np.float64(
+                    feature_value(batch.values, begin)
+                )
+                begin += _ONE
+            place = until
+            if end > last:
+                break
+            margins[row] = total * factors[0] * factors[1] + factors[2]
+            row, total = row + _ONE, 0.0

@@ -1,0 +1,82 @@
+"""Which groups to code, and how: chosen on a sample so that the whole comes out shortest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.model.ledger import entropy
+from lessram.serving.builder import LONGEST
+from lessram.serving.escapes import count_escapes, plan_escapes, writer_of
+from lessram.serving.groups import Dictionary, Shape, escape_lengths, hashes_of, make_dictionary, packed
+from lessram.serving.prefix import LIMIT, limited_lengths
+
+SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Sizes of groups that are tried."""
+_FEWEST_BITS, _MOST_BITS = 1.5, 7.0  # entropy of the groups that are tried
+_RARE = 2.0 ** -(LIMIT + 0.3)  # a pattern below this share could have no codeword of LIMIT bits to itself
+_MISFITS = 1 / 64  # share of groups that may have a value beyond their fields
+
+
+class Draft(NamedTuple):
+    """A way to code groups, and what it would cost."""
+
+    dictionary: Dictionary
+    bits: float
+    """Expected bits of the whole store, without the directory of columns."""
+
+
+def plan_groups(sample: NDArray[np.int16], slots: int, raw_bits: int) -> Dictionary:
+    """The patterns to give codewords to, chosen on a sample of the slots' values (runs of neighbours)."""
+    _, counts = np.unique(sample, return_counts=True)
+    bits = entropy(counts)
+    sizes = [size for size in SIZES if _FEWEST_BITS <= size * bits <= _MOST_BITS] or [1 if bits > 1 else SIZES[-1]]
+    sizes = [size for size in sizes if size <= max(1, slots // 4)] or [1]
+    drafts = [draft(sample, size, slots, raw_bits) for size in sizes]
+    return min(drafts, key=lambda found: found.bits).dictionary
+
+
+def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int) -> Draft:
+    """The best that groups of this size can do."""
+    sample = np.append(sample, np.zeros(-len(sample) % size, np.int16))
+    groups = len(sample) // size
+    factor = slots / len(sample)
+    shape = Shape.of(size, _field_bits(sample, size))
+    words, fits = packed(sample, shape)
+    _, first, inverse, counts = np.unique(
+        hashes_of(words, shape), return_index=True, return_inverse=True, return_counts=True
+    )
+    # Twice in the whole is the least at which a place in the table pays.
+    usable = np.where(fits[first], counts, 0)
+    best = np.argsort(-usable, kind="stable")[: (1 << LIMIT) - 2]  # escape and exception need codewords too
+    best = best[usable[best] >= max(groups * _RARE, 2 / factor)]
+    common = np.zeros(len(counts), bool)
+    common[best] = True
+    chosen = first[best]
+    runs, values = np.zeros(size + 1, np.int64), np.zeros(1 << 16, np.int64)
+    escaped = np.flatnonzero(~common[inverse])
+    count_escapes(sample, size, escaped, runs, values)
+    runs, values = np.rint(runs * factor).astype(np.int64), np.rint(values * factor).astype(np.int64)
+    count_escapes(sample, size, chosen, runs, values)
+    writer = writer_of(plan_escapes(runs, values, raw_bits))
+    lengths = np.empty(groups, np.uint64)
+    escape_lengths(sample, chosen, writer, lengths[: len(chosen)])
+    short = lengths[: len(chosen)] <= LONGEST
+    table_bits = float(lengths[: len(chosen)][short].sum())
+    escape_lengths(sample, escaped, writer, lengths[: len(escaped)])
+    spent = np.where(lengths[: len(escaped)] <= LONGEST - LIMIT, lengths[: len(escaped)], 64 + 16 * size)
+    weights = np.append(counts[best], len(escaped)) if len(escaped) else counts[best]
+    bits = float(weights @ limited_lengths(weights)) + float(spent.sum())
+    patterns = words.reshape(groups, -1)[chosen[short]].reshape(-1)
+    return Draft(make_dictionary(shape, patterns), bits * factor + table_bits)
+
+
+def _field_bits(sample: NDArray[np.int16], size: int) -> int:
+    """The narrowest field that holds nearly all values."""
+    for bits in (2, 4, 8):
+        half = 1 << (bits - 1)
+        if np.count_nonzero((sample < -half) | (sample >= half)) * size <= _MISFITS * len(sample):
+            return bits
+    return 16

@@ -1,0 +1,110 @@
+"""Prefix codes of limited length: optimal lengths, canonical codewords, two ways to read them.
+
+A code is known by how many codewords it has of each length. Symbols are numbered in canonical order, shorter
+codewords first; codewords of one length are consecutive numbers, most significant bit first in the stream. A code
+of one symbol has one codeword of length 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.jit import inlined
+
+LIMIT = 12
+"""Bits of the longest codeword: a table of 2^12 symbols of 16 bits stays in the first-level cache."""
+
+
+class Prefix(NamedTuple):
+    """A code, its symbols in canonical order."""
+
+    counts: NDArray[np.int64]
+    """Codewords of each length, 0 to LIMIT."""
+    lengths: NDArray[np.uint8]
+    codewords: NDArray[np.uint64]
+    """Bit j is the j-th of the stream."""
+
+
+def limited_lengths(weights: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Lengths of an optimal prefix code of at most LIMIT bits, by the package-merge algorithm.
+
+    On each of LIMIT levels every symbol is a coin that costs its weight; pairs of the cheapest coins of a level are
+    coins of the next. The cheapest 2n - 2 coins of the last level say how often each symbol was paid: its length.
+
+    >>> limited_lengths(np.array([8, 4, 2, 1, 1])).tolist()
+    [1, 2, 3, 4, 4]
+    """
+    count = len(weights)
+    order = np.argsort(weights, kind="stable")
+    leaves = np.asarray(weights, np.float64)[order]
+    packages = np.empty(0)
+    levels = []
+    for _ in range(LIMIT):
+        coins = np.concatenate([leaves, packages])
+        cheapest = np.argsort(coins, kind="stable")
+        levels.append(cheapest < count)
+        coins = coins[cheapest]
+        packages = coins[0 : len(coins) - 1 : 2] + coins[1::2]
+    lengths = np.zeros(count, np.int64)
+    bought = 2 * count - 2
+    for is_leaf in reversed(levels):
+        paid = int(np.count_nonzero(is_leaf[:bought]))
+        lengths[order[:paid]] += 1
+        bought = 2 * (bought - paid)
+    return lengths
+
+
+def make_prefix(weights: NDArray[np.integer]) -> tuple[NDArray[np.int64], Prefix]:
+    """The symbols in canonical order, and their code."""
+    lengths = limited_lengths(weights)
+    order = np.argsort(lengths, kind="stable")
+    return order, canonical(np.bincount(lengths, minlength=LIMIT + 1))
+
+
+def canonical(counts: NDArray[np.integer]) -> Prefix:
+    """The code with so many codewords of each length. A ValueError if there is none.
+
+    >>> canonical(np.array([0, 1, 2] + [0] * 10)).codewords.tolist()
+    [0, 1, 3]
+    """
+    counts = np.asarray(counts, np.int64)
+    if len(counts) != LIMIT + 1 or counts.min() < 0 or int(counts @ (1 << np.arange(LIMIT, -1, -1))) != 1 << LIMIT:
+        raise ValueError("the lengths of a prefix code do not fit together")
+    lengths = np.repeat(np.arange(LIMIT + 1), counts)
+    shares = 1 << (LIMIT - lengths)  # of the table of all words of LIMIT bits
+    starts = np.cumsum(shares) - shares
+    return Prefix(counts, lengths.astype(np.uint8), _reversed(starts).astype(np.uint64))
+
+
+def symbol_table(code: Prefix) -> NDArray[np.uint16]:
+    """The symbol that each word of LIMIT bits begins with."""
+    shares = 1 << (LIMIT - code.lengths.astype(np.int64))
+    symbols = np.repeat(np.arange(len(shares), dtype=np.uint16), shares)
+    return symbols[_reversed(np.arange(1 << LIMIT))]
+
+
+def _reversed(words: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Words of LIMIT bits, last bit first."""
+    words = np.asarray(words, np.int64)
+    result = np.zeros_like(words)
+    for bit in range(LIMIT):
+        result |= ((words >> bit) & 1) << (LIMIT - 1 - bit)
+    return result
+
+
+@inlined
+def read_symbol(word, counts):
+    """The symbol that a word begins with and its length, bit by bit: for rare words, without a table."""
+    code, first, index = np.int64(0), np.int64(0), np.int64(0)
+    for length in range(LIMIT + 1):
+        count = counts[length]
+        if code - first < count:
+            return index + code - first, np.uint64(length)
+        index += count
+        first = (first + count) << 1
+        code = (code << 1) | np.int64(word & np.uint64(1))
+        word >>= np.uint64(1)
+    return np.int64(0), np.uint64(LIMIT)  # not reached by a complete code
