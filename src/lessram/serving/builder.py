@@ -5,8 +5,8 @@ their first columns, so elimination works on a band: each is reduced by those th
 until it owns a free one. One pass back from the last column to the first then gives the bits.
 
 A superblock gets as many columns as it has equations, less a few (`OVERHANG`) that find room in the columns of the
-next one. When an equation finds no room, the superblock is taken back and gets a little more; since items far
-enough apart share no column, that ends. A segment is solved by itself in little memory, and its columns are
+next one. When an equation finds no room, or too many did only behind the superblock, it is taken back and gets a
+little more; since items far enough apart share no column, that ends. A segment is solved by itself in little memory, and its columns are
 numbered by 16 bits.
 """
 
@@ -26,6 +26,8 @@ LONGEST = 64
 """Bits of the longest codeword."""
 OVERHANG, LAST_OVERHANG = 24, 60
 """Equations of a superblock that are left to the columns of the next; of the last, to those behind the segment."""
+MOST_SPILL = 72
+"""Columns behind its own that a superblock may own: the next one's first items must start there whatever happens."""
 MOST_COLUMNS = 1 << 16
 _TAIL = WIDTH + LONGEST
 """Columns that equations may reach behind the end of their segment's last superblock."""
@@ -103,8 +105,7 @@ def eliminate(items, anchors, work):
         wanted = np.int64(0)
         for i in range(first, last):
             wanted += np.int64(items.lengths[i])
-        for column in range(start, start + _TAIL):
-            wanted += np.int64(work.sides[column] != _FREE)
+        wanted += owned_behind(start, work)
         # The last superblock may spread over the tail, which is there anyhow.
         width = max(wanted - (LAST_OVERHANG if t == superblocks - 1 else OVERHANG), 0)
         # A last superblock that is not full uses only the first part of its columns.
@@ -112,9 +113,11 @@ def eliminate(items, anchors, work):
             width = min((width << 32) // items.spans[t], MOST_COLUMNS - 1 - start)
         growth = np.int64(2)
         while start + width < MOST_COLUMNS:
-            if place_all(items, first, last, np.uint64(start), np.uint64(width), work):
+            taken = place_all(items, first, last, np.uint64(start), np.uint64(width), work)
+            if taken >= 0 and (t == superblocks - 1 or owned_behind(start + width, work) <= MOST_SPILL):
                 reach = max(reach, reached(items, first, last, start, width))
                 break
+            release(taken, work)
             width += growth + (width >> 6)
             growth += 1
         if start + width >= MOST_COLUMNS:
@@ -138,8 +141,24 @@ def reached(items, first, last, start, width):
 
 
 @inlined
+def owned_behind(column, work):
+    """How many columns are owned from this one on."""
+    owned = np.int64(0)
+    for k in range(column, column + _TAIL):
+        owned += np.int64(work.sides[k] != _FREE)
+    return owned
+
+
+@inlined
+def release(taken, work):
+    """Free the columns that a superblock has taken."""
+    for k in range(taken):
+        work.sides[work.taken[k]] = _FREE
+
+
+@inlined
 def place_all(items, first, last, start, width, work):
-    """Give a column to every equation of a superblock, or to none."""
+    """Give a column to every equation of a superblock: returns how many it took; -1 and none if one finds no room."""
     taken = np.int64(0)
     for i in range(first, last):
         if items.lengths[i] == 0:
@@ -153,10 +172,9 @@ def place_all(items, first, last, start, width, work):
                 work.taken[taken] = owned
                 taken += 1
             elif owned == CONTRADICTION:
-                for k in range(taken):
-                    work.sides[work.taken[k]] = _FREE
-                return False
-    return True
+                release(taken, work)
+                return np.int64(-1)
+    return taken
 
 
 @inlined

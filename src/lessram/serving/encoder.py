@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.serving.builder import LONGEST, Items, TooLarge, Workspace, solve
-from lessram.serving.escapes import Escapes, count_escapes, escape_bits, plan_escapes, writer_of
+from lessram.serving.escapes import Escapes, count_escapes, escape_bits, longest_escape, plan_escapes, writer_of
 from lessram.serving.groups import (
     ESCAPE,
     EXCEPTION,
@@ -29,7 +29,7 @@ from lessram.serving.groups import (
     unpacked,
     write_groups,
 )
-from lessram.serving.prefix import Prefix, make_prefix
+from lessram.serving.prefix import LIMIT, Prefix, make_prefix
 from lessram.serving.ribbon import PADDING
 
 Values = NDArray[np.integer] | Iterable[NDArray[np.integer]]
@@ -124,6 +124,7 @@ class GroupCode(NamedTuple):
     escape: int
     """The escape's place in canonical order; -1 if every group has a pattern."""
     exception: int
+    """The exception's; -1 if no escape can be too long."""
     escapes: Escapes
     groups: int
     bits: int
@@ -173,30 +174,37 @@ def _code(
     escaped = groups - int(weights.sum())
     if escaped:
         exceptions = int(counts[used[~short]].sum())
-        weights = np.append(weights, [max(escaped - exceptions, 1), max(exceptions, escaped >> 10, 1)])
+        weights = np.append(weights, max(escaped - exceptions, 1))
+        if longest_escape(writer) > LONGEST - LIMIT:
+            weights = np.append(weights, max(exceptions, escaped >> 10, 1))
     order, prefix = make_prefix(weights)
     special = len(patterns)
     bits = int(weights @ prefix.lengths[np.argsort(order)]) + escape_bits(writer, escaped_runs, escaped_values)
     return GroupCode(
         make_dictionary(shape, patterns[order[order < special]].reshape(-1)),
         prefix,
-        int(np.flatnonzero(order == special)[0]) if escaped else -1,
-        int(np.flatnonzero(order == special + 1)[0]) if escaped else -1,
+        _place(order, special),
+        _place(order, special + 1),
         escapes,
         groups,
         bits,
     )
 
 
+def _place(order: NDArray[np.int64], symbol: int) -> int:
+    return int(np.flatnonzero(order == symbol)[0]) if symbol < len(order) else -1
+
+
 def group_writer(code: GroupCode) -> GroupWriter:
     """The codewords by the numbers of patterns."""
-    regular = np.ones(len(code.prefix.lengths), bool)
     lengths, codewords = code.prefix.lengths, code.prefix.codewords
-    special = [(np.uint64(64), np.uint64(0))] * 2  # longer than fits: never used without escapes
-    if code.escape >= 0:
-        regular[[code.escape, code.exception]] = False
-        special = [(np.uint64(lengths[k]), codewords[k]) for k in (code.escape, code.exception)]
-    return GroupWriter(lengths[regular], codewords[regular], *special[0], *special[1], writer_of(code.escapes))
+    special = [place for place in (code.escape, code.exception) if place >= 0]
+    nothing = (np.uint64(0), np.uint64(0))
+    escape, exception = (
+        (np.uint64(lengths[k]), codewords[k]) if k >= 0 else nothing for k in (code.escape, code.exception)
+    )
+    regular_lengths, regular_codewords = np.delete(lengths, special), np.delete(codewords, special)
+    return GroupWriter(regular_lengths, regular_codewords, *escape, *exception, writer_of(code.escapes))
 
 
 class Layout(NamedTuple):

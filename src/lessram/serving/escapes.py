@@ -17,6 +17,7 @@ from lessram.serving.prefix import LIMIT, Prefix, canonical, make_prefix, read_s
 
 RAW = 0
 _OFFSET = 1 << 15  # of tables by value
+_ENTRY_BITS = 16  # of a value in the table of a file
 
 
 class Escapes(NamedTuple):
@@ -50,12 +51,12 @@ class EscapeWriter(NamedTuple):
 def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: int) -> Escapes:
     """The best codes for what occurs: `runs[n]` times n zeros, `values[v + 2^15]` times the value v.
 
-    A value that occurs too seldom to earn the 16 bits that its place in the table takes is left to plain binary.
+    Only the most frequent values have codewords: as many as make codewords and table shortest together.
     """
     present = np.flatnonzero(values)
-    total = int(values.sum())
-    kept = present[values[present] >= max(4, total >> (LIMIT - 1))]
-    weights = np.append(values[kept], max(total - int(values[kept].sum()), 0))
+    present = present[np.argsort(-values[present], kind="stable")]
+    kept = present[: _worth_coding(values[present], raw_bits)]
+    weights = np.append(values[kept], int(values.sum()) - int(values[kept].sum()))
     names = np.append(kept - _OFFSET, RAW)
     if weights[-1] == 0 and len(names) > 1:
         weights, names = weights[:-1], names[:-1]
@@ -70,6 +71,23 @@ def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: i
         names[value_order].astype(np.int16),
         np.uint64(raw_bits),
     )
+
+
+def _worth_coding(counts: NDArray[np.int64], raw_bits: int) -> int:
+    """How many of these values, the most frequent first, should have codewords."""
+    total = max(int(counts.sum()), 1)
+    rest = np.concatenate([[total], total - np.cumsum(counts)]).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        coded = np.concatenate([[0.0], np.cumsum(counts * np.log2(total / counts))])
+        raw = np.where(rest > 0, rest * (raw_bits + np.log2(total / rest)), 0.0)
+    cost = coded + raw + _ENTRY_BITS * np.arange(len(rest))
+    return int(np.argmin(cost[: 1 << (LIMIT - 1)]))
+
+
+def longest_escape(writer: EscapeWriter) -> int:
+    """Bits that no escape is longer than."""
+    value = max(int(writer.value_lengths.max()), int(writer.value_lengths[RAW + _OFFSET]) + int(writer.raw_bits))
+    return int(writer.size) * (int(writer.run_lengths.max()) + value)
 
 
 def writer_of(escapes: Escapes) -> EscapeWriter:

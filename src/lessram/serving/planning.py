@@ -17,7 +17,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of groups that are tried."""
 _FEWEST_BITS, _MOST_BITS = 1.5, 7.0  # entropy of the groups that are tried
 _RARE = 2.0 ** -(LIMIT + 0.3)  # a pattern below this share could have no codeword of LIMIT bits to itself
-_MISFITS = 1 / 64  # share of groups that may have a value beyond their fields
+_MISFITS = 1 / 1024  # share of groups that may have a value beyond their fields
 
 
 class Draft(NamedTuple):
@@ -32,8 +32,9 @@ def plan_groups(sample: NDArray[np.int16], slots: int, raw_bits: int) -> Diction
     """The patterns to give codewords to, chosen on a sample of the slots' values (runs of neighbours)."""
     _, counts = np.unique(sample, return_counts=True)
     bits = entropy(counts)
-    sizes = [size for size in SIZES if _FEWEST_BITS <= size * bits <= _MOST_BITS] or [1 if bits > 1 else SIZES[-1]]
-    sizes = [size for size in sizes if size <= max(1, slots // 4)] or [1]
+    sizes = [size for size in SIZES if _FEWEST_BITS <= size * bits <= _MOST_BITS and size <= max(1, slots // 4)]
+    if not sizes:  # very dense, or next to nothing
+        sizes = [1] if bits > 1 else [size for size in SIZES[::4] if size <= slots]
     drafts = [draft(sample, size, slots, raw_bits) for size in sizes]
     return min(drafts, key=lambda found: found.bits).dictionary
 

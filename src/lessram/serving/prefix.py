@@ -7,7 +7,7 @@ of one symbol has one codeword of length 0.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,13 +64,13 @@ def make_prefix(weights: NDArray[np.integer]) -> tuple[NDArray[np.int64], Prefix
     return order, canonical(np.bincount(lengths, minlength=LIMIT + 1))
 
 
-def canonical(counts: NDArray[np.integer]) -> Prefix:
+def canonical(counts: NDArray[Any]) -> Prefix:
     """The code with so many codewords of each length. A ValueError if there is none.
 
     >>> canonical(np.array([0, 1, 2] + [0] * 10)).codewords.tolist()
     [0, 1, 3]
     """
-    counts = np.asarray(counts, np.int64)
+    counts = counts.astype(np.int64)
     if len(counts) != LIMIT + 1 or counts.min() < 0 or int(counts @ (1 << np.arange(LIMIT, -1, -1))) != 1 << LIMIT:
         raise ValueError("the lengths of a prefix code do not fit together")
     lengths = np.repeat(np.arange(LIMIT + 1), counts)

@@ -60,6 +60,7 @@ class Parameters(msgspec.Struct, frozen=True):
     escape: int
     """The escape's place among the codewords of groups; -1 if there is none."""
     exception: int
+    """The exception's; -1 if there is none."""
     raw_bits: int
 
 
@@ -145,7 +146,7 @@ def encode(values: Values, *, grid: FixedPoint, threads: int = 1) -> Store:
         code.exception,
         grid.width,
     )
-    tensors = {
+    tensors: dict[str, NDArray[Any]] = {
         "bits": built.bits,
         "bases": built.bases,
         "anchors": built.anchors,
@@ -226,8 +227,9 @@ def _numbers(lengths: NDArray[np.int64], parameters: Parameters) -> tuple[NDArra
     prefix = canonical(lengths)
     symbols = len(prefix.lengths)
     special = np.zeros(symbols, np.uint16)
-    if parameters.escape >= 0:
-        special[[parameters.escape, parameters.exception]] = ESCAPED, EXCEPTED
+    for place, meaning in ((parameters.escape, ESCAPED), (parameters.exception, EXCEPTED)):
+        if place >= 0:
+            special[place] = meaning
     numbers = np.where(special, special, np.cumsum(special == 0) - 1).astype(np.uint16)
     return numbers[symbol_table(prefix)], int(np.count_nonzero(special == 0))
 
