@@ -17,7 +17,11 @@ def draw_slots(shape: str, bits: int, count: int, random: np.random.Generator) -
     """Slots below 2^bits: uniform, or with frequency 1/rank, neighbouring ranks far apart in memory."""
     if shape == "uniform":
         return random.integers(0, 1 << bits, count, dtype=np.uint32)
-    ranks = np.exp2(bits * random.random(count)).astype(np.uint64) - np.uint64(1)
+    return placed(np.exp2(bits * random.random(count)).astype(np.uint64) - np.uint64(1), bits)
+
+
+def placed(ranks: NDArray[np.uint64], bits: int) -> NDArray[np.uint32]:
+    """The slots of the features with these ranks by frequency."""
     return ((ranks * _SPREAD) & np.uint64((1 << bits) - 1)).astype(np.uint32)
 
 

@@ -17,7 +17,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of groups that are tried."""
 _FEWEST_BITS, _MOST_BITS = 1.5, 7.0  # entropy of the groups that are tried
 _RARE = 2.0 ** -(LIMIT + 0.3)  # a pattern below this share could have no codeword of LIMIT bits to itself
-_MISFITS = 1 / 1024  # share of groups that may have a value beyond their fields
+_MISFITS = 1 / 4096  # share of groups that may have a value beyond their fields
 
 
 class Draft(NamedTuple):
@@ -46,18 +46,18 @@ def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int) -> Dr
     factor = slots / len(sample)
     shape = Shape.of(size, _field_bits(sample, size))
     words, fits = packed(sample, shape)
+    fitting = np.flatnonzero(fits)
     _, first, inverse, counts = np.unique(
-        hashes_of(words, shape), return_index=True, return_inverse=True, return_counts=True
+        hashes_of(words, shape)[fitting], return_index=True, return_inverse=True, return_counts=True
     )
+    best = np.argsort(-counts, kind="stable")[: (1 << LIMIT) - 2]  # escape and exception need codewords too
     # Twice in the whole is the least at which a place in the table pays.
-    usable = np.where(fits[first], counts, 0)
-    best = np.argsort(-usable, kind="stable")[: (1 << LIMIT) - 2]  # escape and exception need codewords too
-    best = best[usable[best] >= max(groups * _RARE, 2 / factor)]
+    best = best[counts[best] >= max(groups * _RARE, 2 / factor)]
     common = np.zeros(len(counts), bool)
     common[best] = True
-    chosen = first[best]
+    chosen = fitting[first[best]]
+    escaped = np.setdiff1d(np.arange(groups), fitting[common[inverse]], assume_unique=True)
     runs, values = np.zeros(size + 1, np.int64), np.zeros(1 << 16, np.int64)
-    escaped = np.flatnonzero(~common[inverse])
     count_escapes(sample, size, escaped, runs, values)
     runs, values = np.rint(runs * factor).astype(np.int64), np.rint(values * factor).astype(np.int64)
     count_escapes(sample, size, chosen, runs, values)
