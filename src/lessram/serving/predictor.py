@@ -24,6 +24,8 @@ class Predictor:
     """Predicts; changes no byte of its model and needs no lock, whatever the number of threads."""
 
     def __init__(self, served: Served, *, hot_bytes: int = 0) -> None:
+        if hot_bytes < 0:
+            raise SpecError(f"hot_bytes must not be negative, got {hot_bytes}")
         self.served = served
         self._hot = new_hot(hot_bytes)
         self._factors = np.array([served.store.grid.step, served.inverse_scale, served.intercept])

@@ -1,0 +1,248 @@
+"""The coded store: every slot decodes to exactly its value, whatever the values; sizes; both ways to multiply."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from coded_values import long_tail, strange
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lessram.errors import DataError, SpecError
+from lessram.jit import kernel
+from lessram.numerics import carryless
+from lessram.numerics.fixed_point import FixedPoint
+from lessram.serving import encoder
+from lessram.serving.lookup import new_hot
+from lessram.serving.prefix import LIMIT, canonical, limited_lengths, make_prefix, symbol_table
+from lessram.serving.store import Store, encode
+
+GRID = FixedPoint(2, 9)
+
+
+# The carry-less product -----------------------------------------------------------------------------------------------
+
+
+def polynomial_product(a: int, b: int) -> int:
+    product = 0
+    for i in range(64):
+        if b >> i & 1:
+            product ^= a << i
+    return product
+
+
+@kernel
+def both_products(a, b):
+    return (
+        carryless.carryless_low(a, b),
+        carryless.carryless_high(a, b),
+        carryless.portable_low(a, b),
+        carryless.portable_high(a, b),
+    )
+
+
+def test_products_are_those_of_polynomials():
+    words = [0, 1, 3, 1 << 63, (1 << 64) - 1, *(int(x) for x in np.random.default_rng(1).integers(1 << 63, size=20))]
+    for a in words:
+        for b in words:
+            expected = polynomial_product(a, b)
+            low, high, portable_low, portable_high = both_products(np.uint64(a), np.uint64(b))
+            assert low + (high << 64) == expected
+            assert portable_low + (portable_high << 64) == expected
+
+
+# Prefix codes ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=300))
+@settings(max_examples=50)
+def test_prefix_codes_are_complete_and_as_short_as_may_be(weights):
+    lengths = limited_lengths(np.array(weights))
+    assert lengths.max() <= LIMIT
+    assert sum(2.0 ** -int(length) for length in lengths) == 1
+    share = np.array(weights) / sum(weights)
+    entropy = -(share * np.log2(share)).sum()
+    assert share @ lengths < entropy + 1
+    if len(weights) > 1:  # no exchange of two codewords helps
+        order = np.argsort(weights, kind="stable")
+        assert (np.diff(lengths[order]) <= 0).all()
+
+
+def test_codewords_are_read_by_the_table():
+    order, code = make_prefix(np.array([5, 1, 1, 100, 30, 2]))
+    table = symbol_table(code)
+    assert order[0] == 3
+    for symbol, (length, word) in enumerate(zip(code.lengths.tolist(), code.codewords.tolist(), strict=True)):
+        for rest in range(1 << (LIMIT - length)):
+            assert table[word | rest << length] == symbol
+    with pytest.raises(ValueError, match="do not fit together"):
+        canonical(np.array([0, 3] + [0] * (LIMIT - 1)))
+
+
+# The store ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", strange())
+def test_every_value_comes_back(name):
+    values = strange()[name]
+    store = encode(values, grid=GRID)
+    assert np.array_equal(store.decode(), values)
+    assert store.census.slots == len(values)
+    assert store.census.nonzero == np.count_nonzero(values)
+    assert (store.census.smallest, store.census.largest) == (values.min(), values.max())
+
+
+@pytest.mark.parametrize(("fraction", "slack"), [(3, 1.12), (5, 1.07), (7, 1.06), (9, 1.05), (13, 1.06)])
+def test_long_tails_come_back_and_are_near_the_entropy(fraction, slack):
+    values = long_tail(1 << 20, fraction)
+    store = encode(values, grid=FixedPoint(2, fraction))
+    assert np.array_equal(store.decode(), values)
+    assert 1 < store.bits_per_slot / store.census.entropy < slack
+    assert store.nbytes == sum(tensor.nbytes for tensor in store.tensors.values())
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_any_values_come_back(data):
+    count = data.draw(st.integers(1, 3000))
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    density = data.draw(st.sampled_from([0.0, 0.01, 0.3, 1.0]))
+    most = data.draw(st.sampled_from([1, 3, 100, 2047]))
+    random = np.random.default_rng(seed)
+    values = np.where(random.random(count) < density, random.integers(-most, most + 1, count), 0)
+    assert np.array_equal(encode(values, grid=GRID).decode(), values)
+
+
+def test_pieces_and_threads_change_nothing():
+    values = long_tail(300_000, 7)
+    cuts = [values[:7], values[7:7], values[7:200_001], values[200_001:]]
+    whole = encode(values, grid=GRID)
+    for other in (
+        encode(cuts, grid=GRID),
+        encode(iter(cuts), grid=GRID),
+        encode(values.astype(np.int64), grid=GRID, threads=3),
+    ):
+        assert other.parameters == whole.parameters
+        assert all(np.array_equal(other.tensors[name], tensor) for name, tensor in whole.tensors.items())
+
+
+def test_values_that_no_layout_suits_are_cut_smaller(monkeypatch):
+    """Twelve bits a slot in one place, nothing elsewhere: no segment of the usual size can number its columns."""
+    values = np.zeros(1 << 19, np.int64)
+    values[1000:40_000] = np.random.default_rng(0).integers(-2047, 2048, 39_000)
+    tried = []
+    assemble = encoder._segments
+    monkeypatch.setattr(encoder, "_segments", lambda *given: tried.append(given[2]) or assemble(*given))
+    store = encode(values, grid=GRID)
+    assert len(tried) > 1
+    assert store.parameters.segment_shift == tried[-1].segment_shift
+    assert np.array_equal(store.decode(), values)
+
+
+def test_lookups_in_any_order_with_and_without_hot_values():
+    values = long_tail(200_000, 7, seed=3)
+    store = encode(values, grid=GRID)
+    random = np.random.default_rng(2)
+    ranks = np.exp2(np.log2(len(values)) * random.random(50_000)).astype(np.int64) % len(values)
+    for slots in (ranks.astype(np.uint32), ranks.astype(np.uint64), ranks[:0].astype(np.uint32)):
+        assert np.array_equal(store.lookup(slots), values[slots])
+    hot = new_hot(1 << 12)
+    for _ in range(2):
+        assert np.array_equal(store.lookup(ranks.astype(np.uint32), hot), values[ranks])
+    assert np.count_nonzero(hot.words != np.uint64(2**64 - 1)) > 400, "values were kept"
+
+
+def test_threads_share_hot_values():
+    values = long_tail(100_000, 9, seed=4)
+    store = encode(values, grid=GRID)
+    hot = new_hot(1 << 10)
+    random = np.random.default_rng(6)
+    slots = [random.integers(0, 2000, 100_000).astype(np.uint32) for _ in range(4)]
+    right = [False] * 4
+
+    def read(thread: int) -> None:
+        right[thread] = np.array_equal(store.lookup(slots[thread], hot), values[slots[thread]])
+
+    threads = [threading.Thread(target=read, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(right)
+
+
+def test_bad_values_and_slots_are_refused():
+    with pytest.raises(SpecError, match=r"between -2047 and 2047, got 2048"):
+        encode(np.array([0, 2048]), grid=GRID)
+    with pytest.raises(SpecError, match="1-d arrays of integers, got 1-d float64"):
+        encode(np.zeros(3), grid=GRID)
+    with pytest.raises(SpecError, match="found no values"):
+        encode([], grid=GRID)
+    store = encode(np.zeros(8, np.int32), grid=GRID)
+    with pytest.raises(DataError, match="found slot 8, expected slots below 8"):
+        store.lookup(np.array([8], np.uint32))
+    with pytest.raises(DataError, match="found slots as 1-d int64"):
+        store.lookup(np.array([1]))
+
+
+def test_damaged_tensors_are_refused_or_misread_but_never_left():
+    """Whoever opens a file without comparing checksums gets an error or wrong numbers, not a crash."""
+    values = long_tail(50_000, 5, seed=8)
+    store = encode(values, grid=FixedPoint(2, 5))
+    random = np.random.default_rng(0)
+    for name in store.tensors:
+        for _ in range(5):
+            tensors = {key: tensor.copy() for key, tensor in store.tensors.items()}
+            noise = tensors[name].view(np.uint8).reshape(-1)
+            noise[random.integers(0, len(noise), len(noise) // 2)] = random.integers(0, 256) if len(noise) else 0
+            try:
+                broken = Store.of(tensors, store.parameters, store.grid)
+            except ValueError:
+                continue
+            assert broken.decode().shape == values.shape
+    with pytest.raises(ValueError, match="another size"):
+        Store.of({**store.tensors, "bases": np.zeros(1, np.uint64)[:0]}, store.parameters, store.grid)
+    with pytest.raises(ValueError, match="bits of type int8"):
+        Store.of({**store.tensors, "bits": store.tensors["bits"].view(np.int8)}, store.parameters, store.grid)
+
+
+PROGRAM = """
+import hashlib
+import numpy as np
+from coded_values import long_tail
+from lessram.numerics import carryless
+from lessram.numerics.fixed_point import FixedPoint
+from lessram.serving.store import encode
+
+values = long_tail(60_000, 7)
+store = encode(values, grid=FixedPoint(2, 9))
+digest = hashlib.sha256(b"".join(tensor.tobytes() for tensor in store.tensors.values()))
+digest.update(store.decode().tobytes())
+print(carryless.HAS_INSTRUCTION, np.array_equal(store.decode(), values), digest.hexdigest())
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86-64 processor")
+def test_without_the_instruction_the_same_bytes(tmp_path):
+    values = long_tail(60_000, 7)
+    store = encode(values, grid=FixedPoint(2, 9))
+    digest = hashlib.sha256(b"".join(tensor.tobytes() for tensor in store.tensors.values()))
+    digest.update(store.decode().tobytes())
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    settings = {"PYTHONPATH": path, "LESSRAM_CACHE_DIR": str(tmp_path), "NUMBA_CPU_NAME": "x86-64"}
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        env=os.environ | settings | {"NUMBA_CPU_FEATURES": ""},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert found == ["False", "True", digest.hexdigest()]
