@@ -35,7 +35,7 @@ def trained(valued: bool, **choices) -> Model:
 
 def rounded(model: Model) -> tuple[Served, Model]:
     """A model served on a coarse grid, and the same model trained on that grid with the same coefficients."""
-    units = np.rint(model.weights() / GRID.step).astype(np.int32)
+    units = np.clip(np.rint(model.weights() / GRID.step), -GRID.largest_units, GRID.largest_units).astype(np.int32)
     twin = Model.new(Spec(slots=SLOTS, weights=str(GRID), rates="global", loss=model.spec.loss))
     put_weights(twin.table, np.arange(SLOTS), units)
     twin.scalars[:] = model.scalars

@@ -29,6 +29,12 @@ INTERCEPT, INTERCEPT_STATE, SQUARES, NONZEROS = range(4)
 the sum of their squares and their number."""
 
 
+class Kind(msgspec.Struct, frozen=True):
+    """The one thing that every kind of model says of itself."""
+
+    kind: str
+
+
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What a trained model's file says besides its tensors."""
 
@@ -105,9 +111,10 @@ class Model:
         """Read a model. Its table is mapped from the file, read-only, unless `writable` asks for a copy."""
         tensors, raw = file.read(path, verify=verify)
         try:
+            kind = msgspec.json.decode(raw, type=Kind).kind
+            if kind != TRAINED:
+                raise FileFormatError(f"{os.fspath(path)}: found a {kind} model, expected a trained one")
             about = msgspec.json.decode(raw, type=About)
-            if about.kind != TRAINED:
-                raise FileFormatError(f"{os.fspath(path)}: found a {about.kind} model, expected a trained one")
             spec = about.spec
             table = table_from(tensors, spec.weights, spec.rates, spec.slots, writable=writable)
             scalars = np.array(tensors.pop("scalars"))

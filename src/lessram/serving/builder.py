@@ -6,8 +6,8 @@ until it owns a free one. One pass back from the last column to the first then g
 
 A superblock gets as many columns as it has equations, less a few (`OVERHANG`) that find room in the columns of the
 next one. When an equation finds no room, or too many did only behind the superblock, it is taken back and gets a
-little more; since items far enough apart share no column, that ends. A segment is solved by itself in little memory, and its columns are
-numbered by 16 bits.
+little more; since items far enough apart share no column, that ends. A segment is solved by itself in little
+memory, and its columns are numbered by 16 bits.
 """
 
 from __future__ import annotations

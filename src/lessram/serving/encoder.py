@@ -29,7 +29,7 @@ from lessram.serving.groups import (
     unpacked,
     write_groups,
 )
-from lessram.serving.prefix import LIMIT, Prefix, make_prefix
+from lessram.serving.prefix import Prefix, make_prefix
 from lessram.serving.ribbon import PADDING
 
 Values = NDArray[np.integer] | Iterable[NDArray[np.integer]]
@@ -131,7 +131,7 @@ class GroupCode(NamedTuple):
     """Of all codewords together, nearly: exceptions are counted as escapes."""
 
 
-def settle(pieces: Pieces, dictionary: Dictionary, raw_bits: int) -> GroupCode:
+def settle(pieces: Pieces, dictionary: Dictionary, limit: int, raw_bits: int) -> GroupCode:
     """Count the symbols of a dictionary over everything, and make the best code for them."""
     size = int(dictionary.shape.size)
     counts = np.zeros(len(dictionary.patterns) // int(dictionary.shape.words), np.int64)
@@ -142,7 +142,7 @@ def settle(pieces: Pieces, dictionary: Dictionary, raw_bits: int) -> GroupCode:
         groups += len(symbols)
         counts += np.bincount(symbols[symbols >= 0], minlength=len(counts))
         count_escapes(units, size, np.flatnonzero(symbols == ESCAPE), runs, values)
-    return _code(dictionary, counts, runs, values, groups, raw_bits)
+    return _code(dictionary, limit, counts, runs, values, groups, raw_bits)
 
 
 def symbols_of(units: Units, dictionary: Dictionary) -> NDArray[np.int32]:
@@ -153,6 +153,7 @@ def symbols_of(units: Units, dictionary: Dictionary) -> NDArray[np.int32]:
 
 def _code(
     dictionary: Dictionary,
+    limit: int,
     counts: NDArray[np.int64],
     runs: NDArray[np.int64],
     values: NDArray[np.int64],
@@ -175,9 +176,9 @@ def _code(
     if escaped:
         exceptions = int(counts[used[~short]].sum())
         weights = np.append(weights, max(escaped - exceptions, 1))
-        if longest_escape(writer) > LONGEST - LIMIT:
+        if longest_escape(writer) > LONGEST - limit:
             weights = np.append(weights, max(exceptions, escaped >> 10, 1))
-    order, prefix = make_prefix(weights)
+    order, prefix = make_prefix(weights, limit)
     special = len(patterns)
     bits = int(weights @ prefix.lengths[np.argsort(order)]) + escape_bits(writer, escaped_runs, escaped_values)
     return GroupCode(
@@ -199,12 +200,15 @@ def group_writer(code: GroupCode) -> GroupWriter:
     """The codewords by the numbers of patterns."""
     lengths, codewords = code.prefix.lengths, code.prefix.codewords
     special = [place for place in (code.escape, code.exception) if place >= 0]
-    nothing = (np.uint64(0), np.uint64(0))
-    escape, exception = (
-        (np.uint64(lengths[k]), codewords[k]) if k >= 0 else nothing for k in (code.escape, code.exception)
+    return GroupWriter(
+        np.delete(lengths, special),
+        np.delete(codewords, special),
+        np.uint64(lengths[code.escape]),  # where there is no escape, some codeword's: it is never asked for
+        codewords[code.escape],
+        np.uint64(lengths[code.exception]),
+        codewords[code.exception],
+        writer_of(code.escapes),
     )
-    regular_lengths, regular_codewords = np.delete(lengths, special), np.delete(codewords, special)
-    return GroupWriter(regular_lengths, regular_codewords, *escape, *exception, writer_of(code.escapes))
 
 
 class Layout(NamedTuple):

@@ -2,9 +2,9 @@
 
 Coefficients rounded to a coarse grid have an entropy far below one bit, which no codeword for a single slot can
 reach; a group of slots of about three bits can be coded within a few percent of it. Common groups (patterns) have
-codewords of their own in a prefix code of at most 12 bits, all others begin with the codeword of an escape.
+codewords of their own in a prefix code of at most 14 bits, all others begin with the codeword of an escape.
 
-A pattern is kept in packed fields of 2, 4, 8 or 16 bits, two's complement, so that one shift gives a slot's value.
+While a store is built, groups are compared as packed fields of 2, 4, 8 or 16 bits, two's complement.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from lessram.serving.escapes import Escapes, EscapeWriter, read_escape, write_es
 
 ESCAPE, EXCEPTION = -1, -2
 """Symbols of groups without a pattern: coded as escapes, or kept beside the ribbon because even that is too long."""
+
+MOST_VALUES = 0xFFF0
+"""Values of all patterns together: a reader knows them by numbers of 16 bits."""
 
 _ONE = np.uint64(1)
 
@@ -221,15 +224,12 @@ def write_patterns(dictionary: Dictionary, writer: EscapeWriter) -> NDArray[np.u
     return string[: (bits + 7) // 8 + 16]
 
 
-def read_patterns(string: NDArray[np.uint8], count: int, shape: Shape, escapes: Escapes) -> NDArray[np.uint64]:
-    """The words of so many patterns. A ValueError if the string ends early or a value does not fit."""
-    units = np.empty(count * int(shape.size), np.int16)
+def read_patterns(string: NDArray[np.uint8], count: int, escapes: Escapes) -> NDArray[np.int16]:
+    """The values of so many patterns, one pattern after the other. A ValueError if the string ends early."""
+    units = np.zeros(max(count, 1) * int(escapes.size), np.int16)
     if len(string) < 16 or parse_escapes(string, count, escapes, units) > 8 * (len(string) - 16):
         raise ValueError("the table of patterns ends early")
-    words, fits = packed(units, shape)
-    if not fits.all():
-        raise ValueError("the table of patterns has values that do not fit")
-    return words
+    return units
 
 
 @kernel

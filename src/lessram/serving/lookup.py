@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import multiply_high
 from lessram.serving.escapes import Escapes, read_escape
-from lessram.serving.groups import Shape, field_of
-from lessram.serving.prefix import LIMIT
 from lessram.serving.ribbon import Ribbon, ask_for, codeword, codeword_bits, polynomial, start_column
 from lessram.tables.table import feature_value
 
@@ -30,7 +28,6 @@ ESCAPED, EXCEPTED = np.uint16(0xFFFF), np.uint16(0xFFFE)
 """What the table of codewords says of groups without a pattern."""
 
 _ONE = np.uint64(1)
-_CODE_MASK = np.uint64((1 << LIMIT) - 1)
 _VALUE_BITS = np.uint64(16)
 
 
@@ -38,14 +35,19 @@ class Coded(NamedTuple):
     """Everything that a lookup needs."""
 
     ribbon: Ribbon
-    shape: Shape
+    size: np.uint64
+    """Slots of a group."""
     inverse: np.uint64
     """2^63 / size, rounded up: a product instead of a division."""
     group_shift: np.uint64
     """Groups of a superblock: 2^group_shift."""
-    numbers: NDArray[np.uint16]
-    """The pattern that each word of 12 bits begins with, ESCAPED or EXCEPTED."""
-    patterns: NDArray[np.uint64]
+    starts: NDArray[np.uint16]
+    """Where in `patterns` the group begins that each codeword stands for, by words of as many bits as the longest
+    codeword; ESCAPED or EXCEPTED."""
+    mask: np.uint64
+    """The bits of such a word."""
+    patterns: NDArray[np.int16]
+    """The values of common groups, one group after the other."""
     escapes: Escapes
     escape_length: np.uint64
     """Bits of the codeword before an escape."""
@@ -145,14 +147,13 @@ def fetch(coded, hot, slots, first, count, scratch):
     for j in range(cold):
         k = np.uint64(scratch.wanted[j])
         group = scratch.groups[j]
-        position = np.uint64(slots[first + k]) - group * np.uint64(coded.shape.size)
+        position = np.uint64(slots[first + k]) - group * coded.size
         low, high = polynomial(group)
-        number = coded.numbers[codeword_bits(coded.ribbon.bits, scratch.columns[j], low, high) & _CODE_MASK]
+        start = coded.starts[codeword_bits(coded.ribbon.bits, scratch.columns[j], low, high) & coded.mask]
         scratch.escaped[escaped] = np.uint32(j)
-        special = number >= EXCEPTED
+        special = start >= EXCEPTED
         escaped += np.uint64(special)
-        number = np.uint16(0) if special else number
-        scratch.units[k] = np.int32(field_of(coded.patterns, coded.shape, number, position))
+        scratch.units[k] = coded.patterns[(np.uint64(0) if special else np.uint64(start)) + position]
     for e in range(escaped):
         j = np.uint64(scratch.escaped[e])
         k = np.uint64(scratch.wanted[j])
@@ -166,8 +167,8 @@ def read_special(coded, slot, group, column):
     """The value of a slot whose group has no pattern."""
     low, high = polynomial(group)
     word = codeword(coded.ribbon.bits, column, low, high)
-    position = np.int64(slot - group * np.uint64(coded.shape.size))
-    if coded.numbers[word & _CODE_MASK] == ESCAPED:
+    position = np.int64(slot - group * coded.size)
+    if coded.starts[word & coded.mask] == ESCAPED:
         unit, _ = read_escape(word >> coded.escape_length, coded.escapes, position)
         return np.int32(unit)
     found, last = np.int64(0), np.int64(coded.exception_groups.shape[0])
@@ -178,7 +179,7 @@ def read_special(coded, slot, group, column):
         else:
             last = middle
     if found < coded.exception_groups.shape[0]:
-        return np.int32(coded.exception_units[found * coded.shape.size + position])
+        return np.int32(coded.exception_units[found * np.int64(coded.size) + position])
     return np.int32(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,13 +11,16 @@ from numpy.typing import NDArray
 from lessram.model.ledger import entropy
 from lessram.serving.builder import LONGEST
 from lessram.serving.escapes import count_escapes, plan_escapes, writer_of
-from lessram.serving.groups import Dictionary, Shape, escape_lengths, hashes_of, make_dictionary, packed
+from lessram.serving.groups import MOST_VALUES, Dictionary, Shape, escape_lengths, hashes_of, make_dictionary, packed
 from lessram.serving.prefix import LIMIT, limited_lengths
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of groups that are tried."""
 _FEWEST_BITS, _MOST_BITS = 1.5, 7.0  # entropy of the groups that are tried
-_RARE = 2.0 ** -(LIMIT + 0.3)  # a pattern below this share could have no codeword of LIMIT bits to itself
+SMALL_LIMIT = 12
+"""Bits of codewords whose table stays in the first-level cache."""
+_WORTH = 1.01  # longer codewords, whose table does not, must make the whole shorter by this
+_RARE = 2.0**-0.3  # a pattern below this share of 2^-limit could have no codeword of its own
 _MISFITS = 1 / 4096  # share of groups that may have a value beyond their fields
 
 
@@ -24,22 +28,29 @@ class Draft(NamedTuple):
     """A way to code groups, and what it would cost."""
 
     dictionary: Dictionary
+    limit: int
+    """Bits of the longest codeword of a group."""
     bits: float
     """Expected bits of the whole store, without the directory of columns."""
 
 
-def plan_groups(sample: NDArray[np.int16], slots: int, raw_bits: int) -> Dictionary:
+def plan_groups(sample: NDArray[np.int16], slots: int, raw_bits: int) -> Draft:
     """The patterns to give codewords to, chosen on a sample of the slots' values (runs of neighbours)."""
     _, counts = np.unique(sample, return_counts=True)
     bits = entropy(counts)
     sizes = [size for size in SIZES if _FEWEST_BITS <= size * bits <= _MOST_BITS and size <= max(1, slots // 4)]
     if not sizes:  # very dense, or next to nothing
         sizes = [1] if bits > 1 else [size for size in SIZES[::4] if size <= slots]
-    drafts = [draft(sample, size, slots, raw_bits) for size in sizes]
-    return min(drafts, key=lambda found: found.bits).dictionary
+    small = _best(draft(sample, size, slots, raw_bits, SMALL_LIMIT) for size in sizes)
+    large = _best(draft(sample, size, slots, raw_bits, LIMIT) for size in sizes)
+    return large if large.bits * _WORTH < small.bits else small
 
 
-def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int) -> Draft:
+def _best(drafts: Iterable[Draft]) -> Draft:
+    return min(drafts, key=lambda found: found.bits)
+
+
+def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int, limit: int) -> Draft:
     """The best that groups of this size can do."""
     sample = np.append(sample, np.zeros(-len(sample) % size, np.int16))
     groups = len(sample) // size
@@ -50,9 +61,10 @@ def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int) -> Dr
     _, first, inverse, counts = np.unique(
         hashes_of(words, shape)[fitting], return_index=True, return_inverse=True, return_counts=True
     )
-    best = np.argsort(-counts, kind="stable")[: (1 << LIMIT) - 2]  # escape and exception need codewords too
+    most = min((1 << limit) - 2, MOST_VALUES // size)  # escape and exception need codewords too
+    best = np.argsort(-counts, kind="stable")[:most]
     # Twice in the whole is the least at which a place in the table pays.
-    best = best[counts[best] >= max(groups * _RARE, 2 / factor)]
+    best = best[counts[best] >= max(groups * _RARE * 2.0**-limit, 2 / factor)]
     common = np.zeros(len(counts), bool)
     common[best] = True
     chosen = fitting[first[best]]
@@ -67,11 +79,11 @@ def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int) -> Dr
     short = lengths[: len(chosen)] <= LONGEST
     table_bits = float(lengths[: len(chosen)][short].sum())
     escape_lengths(sample, escaped, writer, lengths[: len(escaped)])
-    spent = np.where(lengths[: len(escaped)] <= LONGEST - LIMIT, lengths[: len(escaped)], 64 + 16 * size)
+    spent = np.where(lengths[: len(escaped)] <= LONGEST - limit, lengths[: len(escaped)], 64 + 16 * size)
     weights = np.append(counts[best], len(escaped)) if len(escaped) else counts[best]
-    bits = float(weights @ limited_lengths(weights)) + float(spent.sum())
+    bits = float(weights @ limited_lengths(weights, limit)) + float(spent.sum())
     patterns = words.reshape(groups, -1)[chosen[short]].reshape(-1)
-    return Draft(make_dictionary(shape, patterns), bits * factor + table_bits)
+    return Draft(make_dictionary(shape, patterns), limit, bits * factor + table_bits)
 
 
 def _field_bits(sample: NDArray[np.int16], size: int) -> int:

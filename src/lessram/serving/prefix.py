@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined
 
-LIMIT = 12
-"""Bits of the longest codeword: a table of 2^12 symbols of 16 bits stays in the first-level cache."""
+LIMIT = 14
+"""Bits of the longest codeword that any code may have: what one load from a ribbon gives."""
 
 
 class Prefix(NamedTuple):
@@ -28,10 +28,10 @@ class Prefix(NamedTuple):
     """Bit j is the j-th of the stream."""
 
 
-def limited_lengths(weights: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Lengths of an optimal prefix code of at most LIMIT bits, by the package-merge algorithm.
+def limited_lengths(weights: NDArray[np.integer], limit: int = LIMIT) -> NDArray[np.int64]:
+    """Lengths of an optimal prefix code of at most `limit` bits, by the package-merge algorithm.
 
-    On each of LIMIT levels every symbol is a coin that costs its weight; pairs of the cheapest coins of a level are
+    On each of `limit` levels every symbol is a coin that costs its weight; pairs of the cheapest coins of a level are
     coins of the next. The cheapest 2n - 2 coins of the last level say how often each symbol was paid: its length.
 
     >>> limited_lengths(np.array([8, 4, 2, 1, 1])).tolist()
@@ -42,7 +42,7 @@ def limited_lengths(weights: NDArray[np.integer]) -> NDArray[np.int64]:
     leaves = np.asarray(weights, np.float64)[order]
     packages = np.empty(0)
     levels = []
-    for _ in range(LIMIT):
+    for _ in range(limit):
         coins = np.concatenate([leaves, packages])
         cheapest = np.argsort(coins, kind="stable")
         levels.append(cheapest < count)
@@ -57,9 +57,9 @@ def limited_lengths(weights: NDArray[np.integer]) -> NDArray[np.int64]:
     return lengths
 
 
-def make_prefix(weights: NDArray[np.integer]) -> tuple[NDArray[np.int64], Prefix]:
+def make_prefix(weights: NDArray[np.integer], limit: int = LIMIT) -> tuple[NDArray[np.int64], Prefix]:
     """The symbols in canonical order, and their code."""
-    lengths = limited_lengths(weights)
+    lengths = limited_lengths(weights, limit)
     order = np.argsort(lengths, kind="stable")
     return order, canonical(np.bincount(lengths, minlength=LIMIT + 1))
 
@@ -67,7 +67,7 @@ def make_prefix(weights: NDArray[np.integer]) -> tuple[NDArray[np.int64], Prefix
 def canonical(counts: NDArray[Any]) -> Prefix:
     """The code with so many codewords of each length. A ValueError if there is none.
 
-    >>> canonical(np.array([0, 1, 2] + [0] * 10)).codewords.tolist()
+    >>> canonical(np.array([0, 1, 2] + [0] * 12)).codewords.tolist()
     [0, 1, 3]
     """
     counts = counts.astype(np.int64)
@@ -76,22 +76,22 @@ def canonical(counts: NDArray[Any]) -> Prefix:
     lengths = np.repeat(np.arange(LIMIT + 1), counts)
     shares = 1 << (LIMIT - lengths)  # of the table of all words of LIMIT bits
     starts = np.cumsum(shares) - shares
-    return Prefix(counts, lengths.astype(np.uint8), _reversed(starts).astype(np.uint64))
+    return Prefix(counts, lengths.astype(np.uint8), _reversed(starts, LIMIT).astype(np.uint64))
 
 
 def symbol_table(code: Prefix) -> NDArray[np.uint16]:
-    """The symbol that each word of LIMIT bits begins with."""
-    shares = 1 << (LIMIT - code.lengths.astype(np.int64))
+    """The symbol that each word of as many bits as the longest codeword begins with."""
+    bits = int(code.lengths.max())
+    shares = 1 << (bits - code.lengths.astype(np.int64))
     symbols = np.repeat(np.arange(len(shares), dtype=np.uint16), shares)
-    return symbols[_reversed(np.arange(1 << LIMIT))]
+    return symbols[_reversed(np.arange(1 << bits), bits)]
 
 
-def _reversed(words: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Words of LIMIT bits, last bit first."""
-    words = np.asarray(words, np.int64)
+def _reversed(words: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """Words of so many bits, last bit first."""
     result = np.zeros_like(words)
-    for bit in range(LIMIT):
-        result |= ((words >> bit) & 1) << (LIMIT - 1 - bit)
+    for bit in range(bits):
+        result |= ((words >> bit) & 1) << (bits - 1 - bit)
     return result
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from lessram.errors import FileFormatError
 from lessram.model import file
 from lessram.model.ledger import Ledger
-from lessram.model.model import NONZEROS, SQUARES, Model
+from lessram.model.model import NONZEROS, SQUARES, Kind, Model
 from lessram.model.spec import Spec
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.serving.store import Parameters, Store
@@ -88,7 +88,7 @@ class Served:
         tensors, raw = file.read(path, verify=verify)
         name = os.fspath(path)
         try:
-            kind = msgspec.json.decode(raw, type=dict[str, Any]).get("kind")
+            kind = msgspec.json.decode(raw, type=Kind).kind
             if kind != SERVED:
                 raise FileFormatError(f"{name}: found a {kind} model, expected a served one (see `lessram compress`)")
             about = msgspec.json.decode(raw, type=About)

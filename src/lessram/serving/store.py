@@ -18,7 +18,7 @@ from lessram.model.ledger import entropy
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.serving.encoder import Pieces, Survey, Values, build, settle, survey
 from lessram.serving.escapes import Escapes, writer_of
-from lessram.serving.groups import Shape, read_patterns, write_patterns
+from lessram.serving.groups import MOST_VALUES, read_patterns, write_patterns
 from lessram.serving.lookup import ESCAPED, EXCEPTED, Coded, Hot, Scratch, look_up, no_hot
 from lessram.serving.planning import plan_groups
 from lessram.serving.prefix import LIMIT, canonical, symbol_table
@@ -54,7 +54,6 @@ class Parameters(msgspec.Struct, frozen=True):
 
     census: Census
     group_size: int
-    field_bits: int
     group_shift: int
     segment_shift: int
     escape: int
@@ -101,7 +100,7 @@ class Store:
     @property
     def resident_bytes(self) -> int:
         """Bytes in memory once every slot was read: what is stored, and the tables of codewords written out."""
-        return self.nbytes + self.coded.numbers.nbytes + self.coded.patterns.nbytes
+        return self.nbytes + self.coded.starts.nbytes + self.coded.patterns.nbytes
 
     def lookup(self, slots: NDArray[np.unsignedinteger], hot: Hot | None = None) -> NDArray[np.int32]:
         """The values of these slots, in units of the grid."""
@@ -133,13 +132,12 @@ def encode(values: Values, *, grid: FixedPoint, threads: int = 1) -> Store:
     """
     pieces = Pieces(values, grid)
     found = survey(pieces)
-    dictionary = plan_groups(found.sample, found.slots, grid.width)
-    code = settle(pieces, dictionary, grid.width)
+    plan = plan_groups(found.sample, found.slots, grid.width)
+    code = settle(pieces, plan.dictionary, plan.limit, grid.width)
     built = build(pieces, code, threads)
     parameters = Parameters(
         _census(found),
-        int(dictionary.shape.size),
-        int(dictionary.shape.field_bits),
+        int(plan.dictionary.shape.size),
         built.layout.group_shift,
         built.layout.segment_shift,
         code.escape,
@@ -187,20 +185,20 @@ def _coded(tensors: dict[str, NDArray[Any]], parameters: Parameters) -> Coded:
     if lengths.shape != (3, LIMIT + 1):
         raise ValueError(f"lengths of shape {lengths.shape}, expected {(3, LIMIT + 1)}")
     escapes = _escapes(tensors, parameters, lengths)
-    shape = Shape.of(parameters.group_size, parameters.field_bits)
     groups = -(-parameters.census.slots // parameters.group_size)
-    numbers, count = _numbers(lengths[_GROUPS], parameters)
+    starts, count = _starts(lengths[_GROUPS], parameters)
     ribbon = _ribbon(tensors, parameters, groups)
     excepted = len(tensors["exception_groups"])
     if tensors["exception_values"].shape != (excepted * parameters.group_size,):
         raise ValueError(f"{len(tensors['exception_values'])} values of {excepted} groups beside the ribbon")
     return Coded(
         ribbon,
-        shape,
+        np.uint64(parameters.group_size),
         np.uint64(-(-(1 << 63) // parameters.group_size)),
         np.uint64(parameters.group_shift),
-        numbers,
-        read_patterns(tensors["patterns"], count, shape, escapes),
+        starts,
+        np.uint64(len(starts) - 1),
+        read_patterns(tensors["patterns"], count, escapes),
         escapes,
         np.uint64(canonical(lengths[_GROUPS]).lengths[parameters.escape]) if parameters.escape >= 0 else np.uint64(0),
         tensors["exception_groups"],
@@ -222,16 +220,18 @@ def _escapes(tensors: dict[str, NDArray[Any]], parameters: Parameters, lengths: 
     )
 
 
-def _numbers(lengths: NDArray[np.int64], parameters: Parameters) -> tuple[NDArray[np.uint16], int]:
-    """The pattern that each word of 12 bits begins with, and how many patterns there are."""
+def _starts(lengths: NDArray[np.int64], parameters: Parameters) -> tuple[NDArray[np.uint16], int]:
+    """Where the pattern begins that each codeword stands for, and how many patterns there are."""
     prefix = canonical(lengths)
-    symbols = len(prefix.lengths)
-    special = np.zeros(symbols, np.uint16)
+    special = np.zeros(len(prefix.lengths), np.uint16)
     for place, meaning in ((parameters.escape, ESCAPED), (parameters.exception, EXCEPTED)):
         if place >= 0:
             special[place] = meaning
-    numbers = np.where(special, special, np.cumsum(special == 0) - 1).astype(np.uint16)
-    return numbers[symbol_table(prefix)], int(np.count_nonzero(special == 0))
+    count = int(np.count_nonzero(special == 0))
+    if count * parameters.group_size > MOST_VALUES:
+        raise ValueError(f"{count} patterns of {parameters.group_size} slots are too many")
+    starts = np.where(special, special, (np.cumsum(special == 0) - 1) * parameters.group_size).astype(np.uint16)
+    return starts[symbol_table(prefix)], count
 
 
 def _ribbon(tensors: dict[str, NDArray[Any]], parameters: Parameters, groups: int) -> Ribbon:
