@@ -55,7 +55,7 @@ def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: i
     """
     present = np.flatnonzero(values)
     present = present[np.argsort(-values[present], kind="stable")]
-    kept = present[: _worth_coding(values[present], raw_bits)]
+    kept = present[: worth_coding(values[present], raw_bits)]
     weights = np.append(values[kept], int(values.sum()) - int(values[kept].sum()))
     names = np.append(kept - _OFFSET, RAW)
     if weights[-1] == 0 and len(names) > 1:
@@ -73,7 +73,7 @@ def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: i
     )
 
 
-def _worth_coding(counts: NDArray[np.int64], raw_bits: int) -> int:
+def worth_coding(counts: NDArray[np.int64], raw_bits: int) -> int:
     """How many of these values, the most frequent first, should have codewords."""
     total = max(int(counts.sum()), 1)
     rest = np.concatenate([[total], total - np.cumsum(counts)]).astype(np.float64)
