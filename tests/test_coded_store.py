@@ -154,16 +154,22 @@ def test_lookups_in_any_order_with_and_without_hot_values():
     ranks = np.exp2(np.log2(len(values)) * random.random(50_000)).astype(np.int64) % len(values)
     for slots in (ranks.astype(np.uint32), ranks.astype(np.uint64), ranks[:0].astype(np.uint32)):
         assert np.array_equal(store.lookup(slots), values[slots])
-    hot = new_hot(1 << 12)
+    hot = new_hot(1 << 11, store.slots)
     for _ in range(2):
         assert np.array_equal(store.lookup(ranks.astype(np.uint32), hot), values[ranks])
-    assert np.count_nonzero(hot.words != np.uint64(2**64 - 1)) > 400, "values were kept"
+    assert np.count_nonzero(hot.words) > 400, "values were kept"
+
+
+def test_hot_values_of_tables_too_large_to_name_a_slot_are_not_kept():
+    assert new_hot(1 << 20, 1 << 33).mask > 0
+    assert new_hot(1 << 20, 1 << 34).mask == 0
+    assert new_hot(7, 1 << 10).mask == 0
 
 
 def test_threads_share_hot_values():
     values = long_tail(100_000, 9, seed=4)
     store = encode(values, grid=GRID)
-    hot = new_hot(1 << 10)
+    hot = new_hot(1 << 10, store.slots)
     random = np.random.default_rng(6)
     slots = [random.integers(0, 2000, 100_000).astype(np.uint32) for _ in range(4)]
     right = [False] * 4

@@ -28,7 +28,7 @@ from lessram.model.model import Kind
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.serving.escapes import worth_coding
 from lessram.serving.keyed_ribbon import KeyedRibbon, build_ribbon, hashed, read_words, ribbon_from
-from lessram.serving.prefix import LIMIT, canonical, make_prefix, symbol_table
+from lessram.serving.prefix import LIMIT, canonical, limited_lengths, make_prefix, symbol_table
 
 KEYED = "keyed"
 MOST_FILTER_BITS = 32
@@ -182,10 +182,9 @@ def _best_filter(units: NDArray[np.int64]) -> int:
     _, counts = np.unique(units[units != 0], return_counts=True)
     nonzero, zeros = int(counts.sum()), len(units) - int(counts.sum())
 
-    def cost(bits: int) -> float:
-        left = np.append(counts, zeros * 2.0**-bits)
-        left = left[left > 0]
-        return bits * nonzero + float((left * np.log2(left.sum() / left)).sum())
+    def cost(bits: int) -> int:
+        left = np.append(np.sort(counts)[-(1 << LIMIT) + 1 :], zeros >> bits)
+        return bits * nonzero + int(left @ limited_lengths(left))
 
     return min(range(17), key=cost) if nonzero else 0
 

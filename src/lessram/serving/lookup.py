@@ -5,22 +5,21 @@ memory; then all codewords and what they stand for; then the few that are escape
 first loop only, and no loop waits for another value's code.
 
 Hot values. Features of real rows follow a power law: a small table of recently read values answers for most of
-them. An entry is one 64-bit word, slot and value together, so that threads may read and write it without locks:
+them. An entry is one 32-bit word, slot and value together, so that threads may read and write it without locks:
 whoever comes last wins, and every word is true.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.jit import inlined, kernel
+from lessram.jit import inlined, kernel, overloaded, types
 from lessram.numerics.memory_words import multiply_high
 from lessram.serving.escapes import Escapes, read_escape
 from lessram.serving.ribbon import Ribbon, ask_for, codeword, codeword_bits, polynomial, start_column
-from lessram.tables.table import feature_value
 
 PIECE = 256
 """Slots that are looked up together."""
@@ -57,11 +56,14 @@ class Coded(NamedTuple):
 
 
 class Hot(NamedTuple):
-    """Recently read values: slot * 2^16 + value, at slot modulo the number of entries."""
+    """Recently read values. The entry of a slot is at its low bits; it holds its high bits plus 1, then the value."""
 
-    words: NDArray[np.uint64]
+    words: NDArray[np.uint32]
+    """High bits plus 1 times 2^16, plus the value modulo 2^16; 0 where there is none."""
     mask: np.uint64
-    """Entries less one; 0 if there are none."""
+    """Entries less one; 0 if there are no hot values."""
+    shift: np.uint64
+    """Low bits of a slot that say where its entry is."""
 
 
 class Scratch(NamedTuple):
@@ -88,15 +90,18 @@ class Scratch(NamedTuple):
 
 
 def no_hot() -> Hot:
-    return Hot(np.zeros(1, np.uint64), np.uint64(0))
+    return Hot(np.zeros(1, np.uint32), np.uint64(0), np.uint64(0))
 
 
-def new_hot(nbytes: int) -> Hot:
-    """Room for hot values: the largest power of two of 8-byte entries in so many bytes."""
-    entries = 1 << max((nbytes // 8).bit_length() - 1, 0)
-    if nbytes < 16:
+def new_hot(nbytes: int, slots: int) -> Hot:
+    """Room for hot values of a table: the largest power of two of 4-byte entries in so many bytes.
+
+    None if an entry could not name its slot: that takes an entry for every 2^16 slots.
+    """
+    shift = max((nbytes // 4).bit_length() - 1, 0)
+    if shift == 0 or slots >> shift >= 0xFFFF:
         return no_hot()
-    return Hot(np.full(entries, np.uint64(0xFFFFFFFFFFFFFFFF)), np.uint64(entries - 1))
+    return Hot(np.zeros(1 << shift, np.uint32), np.uint64((1 << shift) - 1), np.uint64(shift))
 
 
 @inlined
@@ -119,7 +124,7 @@ def find_cold(hot, slots, first, count, scratch):
         word = hot.words[slot & hot.mask]
         scratch.units[k] = np.int32(np.int16(word))
         scratch.wanted[cold] = np.uint32(k)
-        cold += np.uint64((word >> _VALUE_BITS) != slot)
+        cold += np.uint64(np.uint64(word) >> _VALUE_BITS != (slot >> hot.shift) + _ONE)
     return cold
 
 
@@ -129,7 +134,8 @@ def keep_hot(hot, slots, first, cold, scratch):
     for j in range(cold):
         k = np.uint64(scratch.wanted[j])
         slot = np.uint64(slots[first + k])
-        hot.words[slot & hot.mask] = (slot << _VALUE_BITS) | (np.uint64(scratch.units[k]) & np.uint64(0xFFFF))
+        name = ((slot >> hot.shift) + _ONE) << _VALUE_BITS
+        hot.words[slot & hot.mask] = np.uint32(name | (np.uint64(scratch.units[k]) & np.uint64(0xFFFF)))
 
 
 @inlined
@@ -196,28 +202,46 @@ def look_up(coded, hot, slots, scratch, units):
         first += count
 
 
+def add_row(total: Any, units: Any, values: Any, piece: Any, start: Any, stop: Any) -> Any:
+    """Add unit times value of features start to stop to a row's total; the piece's first feature is `piece`."""
+    raise NotImplementedError("add_row() is for kernels")
+
+
+@overloaded(add_row)
+def _add_row(total, units, values, piece, start, stop):
+    if isinstance(values, types.NoneType):
+
+        def add_ones(total, units, values, piece, start, stop):
+            whole = np.int64(0)  # integers add up in vectors, and float64 holds their sum exactly
+            for k in range(start - piece, stop - piece):
+                whole += np.int64(units[k])
+            return total + np.float64(whole)
+
+        return add_ones
+
+    def add_products(total, units, values, piece, start, stop):
+        for k in range(start - piece, stop - piece):
+            total += np.float64(units[k]) * np.float64(values[piece + k])
+        return total
+
+    return add_products
+
+
 @kernel
 def predict_rows(coded, hot, batch, scratch, factors, margins):
     """The margin of each row: `factors` are the grid's step, the inverse scale and the intercept."""
-    start, stop = np.uint64(batch.indptr[0]), np.uint64(batch.indptr[batch.indptr.shape[0] - 1])
+    place, stop = np.uint64(batch.indptr[0]), np.uint64(batch.indptr[batch.indptr.shape[0] - 1])
     rows = np.uint64(margins.shape[0])
     row, total = np.uint64(0), 0.0
-    place = start
     while row < rows:
-        count = min(np.uint64(PIECE), stop - place)
-        fetch(coded, hot, batch.slots, place, count, scratch)
-        last = place + count
+        piece, count = place, min(np.uint64(PIECE), stop - place)
+        fetch(coded, hot, batch.slots, piece, count, scratch)
         while row < rows:
             end = np.uint64(batch.indptr[row + _ONE])
-            until = min(end, last)
-            begin = place
-            while begin < until:
-                total += np.float64(scratch.units[begin - (last - count)]) * np.float64(
-                    feature_value(batch.values, begin)
-                )
-                begin += _ONE
+            until = min(end, piece + count)
+            total = add_row(total, scratch.units, batch.values, piece, place, until)
             place = until
-            if end > last:
+            if end > piece + count:
                 break
             margins[row] = total * factors[0] * factors[1] + factors[2]
             row, total = row + _ONE, 0.0

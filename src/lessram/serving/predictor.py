@@ -27,7 +27,7 @@ class Predictor:
         if hot_bytes < 0:
             raise SpecError(f"hot_bytes must not be negative, got {hot_bytes}")
         self.served = served
-        self._hot = new_hot(hot_bytes)
+        self._hot = new_hot(hot_bytes, served.store.slots)
         self._factors = np.array([served.store.grid.step, served.inverse_scale, served.intercept])
         self._path: str | None = None
 
