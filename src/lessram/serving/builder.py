@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, kernel
 from lessram.numerics.carryless import parity, reverse_bits
 from lessram.numerics.memory_words import trailing_zeros
-from lessram.serving.ribbon import WIDTH, polynomial
+from lessram.serving.ribbon import LONGEST, WIDTH, polynomial
 
-LONGEST = 64
-"""Bits of the longest codeword."""
 OVERHANG, LAST_OVERHANG = 24, 60
 """Equations of a superblock that are left to the columns of the next; of the last, to those behind the segment."""
 MOST_SPILL = 72

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
-from lessram.serving.builder import LONGEST, Items, TooLarge, Workspace, solve
-from lessram.serving.escapes import Escapes, count_escapes, escape_bits, longest_escape, plan_escapes, writer_of
+from lessram.serving.builder import Items, TooLarge, Workspace, solve
+from lessram.serving.escapes import EscapeCode, count_escapes, escape_bits, longest_escape, plan_escapes, writer_of
 from lessram.serving.groups import (
     ESCAPE,
     EXCEPTION,
@@ -30,7 +30,7 @@ from lessram.serving.groups import (
     write_groups,
 )
 from lessram.serving.prefix import Prefix, make_prefix
-from lessram.serving.ribbon import PADDING
+from lessram.serving.ribbon import LONGEST, PADDING
 
 Values = NDArray[np.integer] | Iterable[NDArray[np.integer]]
 Units = NDArray[np.int16]
@@ -125,7 +125,7 @@ class GroupCode(NamedTuple):
     """The escape's place in canonical order; -1 if every group has a pattern."""
     exception: int
     """The exception's; -1 if no escape can be too long."""
-    escapes: Escapes
+    escapes: EscapeCode
     groups: int
     bits: int
     """Of all codewords together, nearly: exceptions are counted as escapes."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.jit import inlined, kernel
-from lessram.serving.prefix import LIMIT, Prefix, canonical, make_prefix, read_symbol
+from lessram.serving.prefix import LIMIT, Prefix, Reader, canonical, make_prefix, read_symbol, reader_of
 
 RAW = 0
 _OFFSET = 1 << 15  # of tables by value
@@ -25,10 +25,10 @@ class Escapes(NamedTuple):
 
     size: np.int64
     """Values of a group."""
-    run_counts: NDArray[np.int64]
+    run_code: Reader
     runs: NDArray[np.uint16]
     """Numbers of zeros in canonical order."""
-    value_counts: NDArray[np.int64]
+    value_code: Reader
     values: NDArray[np.int16]
     """Values in canonical order."""
     raw_bits: np.uint64
@@ -48,7 +48,32 @@ class EscapeWriter(NamedTuple):
     raw_bits: np.uint64
 
 
-def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: int) -> Escapes:
+class EscapeCode(NamedTuple):
+    """The two codes, as a file holds them: codewords of each length, and what they stand for in canonical order."""
+
+    size: int
+    run_counts: NDArray[np.int64]
+    runs: NDArray[np.uint16]
+    value_counts: NDArray[np.int64]
+    values: NDArray[np.int16]
+    raw_bits: int
+
+    def reader(self) -> Escapes:
+        """A ValueError if the tables do not fit together."""
+        for counts, names in ((self.run_counts, self.runs), (self.value_counts, self.values)):
+            if len(canonical(counts).lengths) != len(names):
+                raise ValueError(f"{len(names)} names for {int(counts.sum())} codewords of escapes")
+        return Escapes(
+            np.int64(self.size),
+            reader_of(self.run_counts),
+            self.runs,
+            reader_of(self.value_counts),
+            self.values,
+            np.uint64(self.raw_bits),
+        )
+
+
+def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: int) -> EscapeCode:
     """The best codes for what occurs: `runs[n]` times n zeros, `values[v + 2^15]` times the value v.
 
     Only the most frequent values have codewords: as many as make codewords and table shortest together.
@@ -63,13 +88,13 @@ def plan_escapes(runs: NDArray[np.int64], values: NDArray[np.int64], raw_bits: i
     value_order, value_code = make_prefix(weights)
     used = np.flatnonzero(runs) if runs.any() else np.array([len(runs) - 1])
     run_order, run_code = make_prefix(runs[used])
-    return Escapes(
-        np.int64(len(runs) - 1),
+    return EscapeCode(
+        len(runs) - 1,
         run_code.counts,
         used[run_order].astype(np.uint16),
         value_code.counts,
         names[value_order].astype(np.int16),
-        np.uint64(raw_bits),
+        raw_bits,
     )
 
 
@@ -90,15 +115,21 @@ def longest_escape(writer: EscapeWriter) -> int:
     return int(writer.size) * (int(writer.run_lengths.max()) + value)
 
 
-def writer_of(escapes: Escapes) -> EscapeWriter:
+def writer_of(escapes: EscapeCode) -> EscapeWriter:
     """The same codes by what they stand for."""
     run_code, value_code = canonical(escapes.run_counts), canonical(escapes.value_counts)
-    run_lengths, run_codewords = _by_name(run_code, escapes.runs, int(escapes.size) + 1)
+    run_lengths, run_codewords = _by_name(run_code, escapes.runs, escapes.size + 1)
     value_lengths, value_codewords = _by_name(value_code, escapes.values.astype(np.int64) + _OFFSET, 2 * _OFFSET)
     coded = np.zeros(2 * _OFFSET, bool)
     coded[escapes.values.astype(np.int64) + _OFFSET] = True
     return EscapeWriter(
-        escapes.size, run_lengths, run_codewords, value_lengths, value_codewords, coded, escapes.raw_bits
+        np.int64(escapes.size),
+        run_lengths,
+        run_codewords,
+        value_lengths,
+        value_codewords,
+        coded,
+        np.uint64(escapes.raw_bits),
     )
 
 
@@ -149,29 +180,34 @@ def write_escape(units, start, writer):
 
 
 @inlined
+def read_value(word, escapes):
+    """The value that a word begins with, and its length."""
+    symbol, length = read_symbol(word, escapes.value_code)
+    unit = np.int64(escapes.values[symbol])
+    if unit == RAW:
+        shift = np.uint64(64) - escapes.raw_bits
+        unit = np.int64((word >> length) << shift) >> np.int64(shift)
+        length += escapes.raw_bits
+    return unit, length
+
+
+@inlined
 def read_escape(word, escapes, wanted):
-    """The value at the wanted position of a group, and the length of the group's code."""
-    position, found, length = np.int64(0), np.int64(0), np.uint64(0)
-    while position < escapes.size:
-        symbol, bits = read_symbol(word, escapes.run_counts)
+    """The value at the wanted position of a group, and how many bits of its code tell."""
+    position, length = np.int64(0), np.uint64(0)
+    while True:
+        symbol, bits = read_symbol(word, escapes.run_code)
         word >>= bits
         length += bits
         position += np.int64(escapes.runs[symbol])
-        if position >= escapes.size:
-            break
-        symbol, bits = read_symbol(word, escapes.value_counts)
+        if position > wanted:
+            return np.int64(0), length
+        unit, bits = read_value(word, escapes)
         word >>= bits
         length += bits
-        unit = np.int64(escapes.values[symbol])
-        if unit == RAW:
-            shift = np.uint64(64) - escapes.raw_bits
-            unit = np.int64(word << shift) >> np.int64(shift)
-            word >>= escapes.raw_bits
-            length += escapes.raw_bits
         if position == wanted:
-            found = unit
+            return unit, length
         position += 1
-    return found, length
 
 
 @kernel

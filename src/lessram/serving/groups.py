@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import load_word
-from lessram.serving.escapes import Escapes, EscapeWriter, read_escape, write_escape
+from lessram.serving.escapes import Escapes, EscapeWriter, read_value, write_escape
+from lessram.serving.prefix import read_symbol
 
 ESCAPE, EXCEPTION = -1, -2
 """Symbols of groups without a pattern: coded as escapes, or kept beside the ribbon because even that is too long."""
@@ -256,12 +257,20 @@ def word_at(string, bit):
 
 @kernel
 def parse_escapes(string, count, escapes, units):
-    """Read groups that `append_escapes` wrote; returns how many bits they took."""
+    """Read groups that `append_escapes` wrote; returns how many bits they took. `units` come in as zeros."""
     end = np.int64(0)
     for i in range(count):
-        length = np.uint64(0)
-        for position in range(escapes.size):
-            unit, length = read_escape(word_at(string, end), escapes, position)
+        word, position = word_at(string, end), np.int64(0)
+        while position < escapes.size:
+            symbol, bits = read_symbol(word, escapes.run_code)
+            word >>= bits
+            end += np.int64(bits)
+            position += np.int64(escapes.runs[symbol])
+            if position >= escapes.size:
+                break
+            unit, bits = read_value(word, escapes)
+            word >>= bits
+            end += np.int64(bits)
             units[i * escapes.size + position] = unit
-        end += np.int64(length)
+            position += 1
     return end

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, kernel, overloaded, types
 from lessram.numerics.memory_words import multiply_high
 from lessram.serving.escapes import Escapes, read_escape
-from lessram.serving.ribbon import Ribbon, ask_for, codeword, codeword_bits, polynomial, start_column
+from lessram.serving.ribbon import LONGEST, READABLE, Ribbon, ask_for, codeword, codeword_bits, polynomial, start_column
 
 PIECE = 256
 """Slots that are looked up together."""
 ESCAPED, EXCEPTED = np.uint16(0xFFFF), np.uint16(0xFFFE)
 """What the table of codewords says of groups without a pattern."""
 
+_FEW, _ALL = 2, -(-LONGEST // READABLE)  # loads that do for most escapes, and for every one
 _ONE = np.uint64(1)
 _VALUE_BITS = np.uint64(16)
 
@@ -172,10 +173,13 @@ def fetch(coded, hot, slots, first, count, scratch):
 def read_special(coded, slot, group, column):
     """The value of a slot whose group has no pattern."""
     low, high = polynomial(group)
-    word = codeword(coded.ribbon.bits, column, low, high)
+    word = codeword(coded.ribbon.bits, column, low, high, _FEW)
     position = np.int64(slot - group * coded.size)
     if coded.starts[word & coded.mask] == ESCAPED:
-        unit, _ = read_escape(word >> coded.escape_length, coded.escapes, position)
+        unit, length = read_escape(word >> coded.escape_length, coded.escapes, position)
+        if coded.escape_length + length > np.uint64(_FEW * READABLE):
+            word = codeword(coded.ribbon.bits, column, low, high, _ALL)
+            unit, length = read_escape(word >> coded.escape_length, coded.escapes, position)
         return np.int32(unit)
     found, last = np.int64(0), np.int64(coded.exception_groups.shape[0])
     while found < last:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.model.ledger import entropy
-from lessram.serving.builder import LONGEST
 from lessram.serving.escapes import count_escapes, plan_escapes, writer_of
 from lessram.serving.groups import MOST_VALUES, Dictionary, Shape, escape_lengths, hashes_of, make_dictionary, packed
 from lessram.serving.prefix import LIMIT, limited_lengths
+from lessram.serving.ribbon import LONGEST
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of groups that are tried."""

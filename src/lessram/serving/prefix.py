@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.jit import inlined
+from lessram.numerics.carryless import reverse_bits
 
 LIMIT = 14
 """Bits of the longest codeword that any code may have: what one load from a ribbon gives."""
@@ -95,16 +96,28 @@ def _reversed(words: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
     return result
 
 
+class Reader(NamedTuple):
+    """A code for those who read without a table; words of LIMIT bits, first bit highest, in order."""
+
+    ends: NDArray[np.int64]
+    """By length, the word behind all that begin with a codeword of at most this length."""
+    starts: NDArray[np.int64]
+    """By length, the first word that begins with a codeword of this length."""
+    symbols: NDArray[np.int64]
+    """By length, the first symbol."""
+
+
+def reader_of(counts: NDArray[np.int64]) -> Reader:
+    shares = counts << np.arange(LIMIT, -1, -1)
+    ends = np.cumsum(shares)
+    return Reader(ends, ends - shares, np.cumsum(counts) - counts)
+
+
 @inlined
-def read_symbol(word, counts):
-    """The symbol that a word begins with and its length, bit by bit: for rare words, without a table."""
-    code, first, index = np.int64(0), np.int64(0), np.int64(0)
-    for length in range(LIMIT + 1):
-        count = counts[length]
-        if code - first < count:
-            return index + code - first, np.uint64(length)
-        index += count
-        first = (first + count) << 1
-        code = (code << 1) | np.int64(word & np.uint64(1))
-        word >>= np.uint64(1)
-    return np.int64(0), np.uint64(LIMIT)  # not reached by a complete code
+def read_symbol(word, reader):
+    """The symbol that a word begins with, and its length: all lengths are compared at once, without a jump."""
+    code = np.int64(reverse_bits(word) >> np.uint64(64 - LIMIT))
+    length = np.int64(0)
+    for shorter in range(LIMIT):
+        length += np.int64(code >= reader.ends[shorter])
+    return reader.symbols[length] + ((code - reader.starts[length]) >> (LIMIT - length)), np.uint64(length)

@@ -32,6 +32,8 @@ WIDTH = 108
 """Bits of an item's polynomial. Its highest is set: an item's first column is always among its own."""
 READABLE = 128 - 7 - (WIDTH - 1)
 """Bits of a codeword that one load of 16 bytes, on any bit of its first byte, gives."""
+LONGEST = 64
+"""Bits of the longest codeword."""
 PADDING = 24
 """Bytes behind the last column, so that loads stay inside, those of long codewords too."""
 
@@ -94,10 +96,10 @@ def codeword_bits(bits, column, low, high):
 
 
 @inlined
-def codeword(bits, column, low, high):
-    """The first 64 bits of a codeword."""
+def codeword(bits, column, low, high, parts):
+    """The first bits of a codeword, `READABLE` from each of some parts."""
     word = np.uint64(0)
-    for part in range(np.uint64(5)):
+    for part in range(np.uint64(parts)):
         shift = part * np.uint64(READABLE)
         word |= (codeword_bits(bits, column + shift, low, high) & np.uint64((1 << READABLE) - 1)) << shift
     return word

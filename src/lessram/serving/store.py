@@ -17,7 +17,7 @@ from lessram.errors import DataError
 from lessram.model.ledger import entropy
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.serving.encoder import Pieces, Survey, Values, build, settle, survey
-from lessram.serving.escapes import Escapes, writer_of
+from lessram.serving.escapes import EscapeCode, writer_of
 from lessram.serving.groups import MOST_VALUES, read_patterns, write_patterns
 from lessram.serving.lookup import ESCAPED, EXCEPTED, Coded, Hot, Scratch, look_up, no_hot
 from lessram.serving.planning import plan_groups
@@ -184,7 +184,15 @@ def _coded(tensors: dict[str, NDArray[Any]], parameters: Parameters) -> Coded:
     lengths = tensors["lengths"].astype(np.int64)
     if lengths.shape != (3, LIMIT + 1):
         raise ValueError(f"lengths of shape {lengths.shape}, expected {(3, LIMIT + 1)}")
-    escapes = _escapes(tensors, parameters, lengths)
+    escape_code = EscapeCode(
+        parameters.group_size,
+        lengths[_RUNS],
+        tensors["runs"],
+        lengths[_VALUES],
+        tensors["values"],
+        parameters.raw_bits,
+    )
+    escapes = escape_code.reader()
     groups = -(-parameters.census.slots // parameters.group_size)
     starts, count = _starts(lengths[_GROUPS], parameters)
     ribbon = _ribbon(tensors, parameters, groups)
@@ -203,20 +211,6 @@ def _coded(tensors: dict[str, NDArray[Any]], parameters: Parameters) -> Coded:
         np.uint64(canonical(lengths[_GROUPS]).lengths[parameters.escape]) if parameters.escape >= 0 else np.uint64(0),
         tensors["exception_groups"],
         tensors["exception_values"],
-    )
-
-
-def _escapes(tensors: dict[str, NDArray[Any]], parameters: Parameters, lengths: NDArray[np.int64]) -> Escapes:
-    for name, row in (("runs", _RUNS), ("values", _VALUES)):
-        if tensors[name].shape != (len(canonical(lengths[row]).lengths),):
-            raise ValueError(f"{name} of shape {tensors[name].shape}, expected one a codeword")
-    return Escapes(
-        np.int64(parameters.group_size),
-        lengths[_RUNS],
-        tensors["runs"],
-        lengths[_VALUES],
-        tensors["values"],
-        np.uint64(parameters.raw_bits),
     )
 
 
