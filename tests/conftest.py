@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 REPOSITORY = Path(__file__).parent.parent
 
 hypothesis.settings.register_profile("lessram", deadline=None, derandomize=True, database=None)
-hypothesis.settings.load_profile("lessram")
+hypothesis.settings.register_profile("nightly", deadline=None, max_examples=10_000, database=None)
+hypothesis.settings.load_profile(os.environ.get("LESSRAM_HYPOTHESIS_PROFILE", "lessram"))
 
 # A suite that runs in the background is started deaf to Ctrl-C, and so would be every process that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

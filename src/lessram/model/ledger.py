@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from lessram.model.model import TRAINED, Model
 from lessram.model.spec import Spec
+from lessram.numerics.bounds import entropy
 from lessram.tables.layout import touched
 
 _PIECE = 1 << 20  # slots looked at together, so that the account itself needs little memory
@@ -70,13 +70,3 @@ def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
         resident_bytes=model.nbytes,
         file_bytes=None if path is None else os.path.getsize(path),
     )
-
-
-def entropy(counts: NDArray[np.integer]) -> float:
-    """Bits a value of an ideal code, given how often each value occurs.
-
-    >>> entropy(np.array([2, 1, 1]))
-    1.5
-    """
-    shares = counts[counts > 0] / counts.sum()
-    return float(max(0.0, -(shares * np.log2(shares)).sum()))
