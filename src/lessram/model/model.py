@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from lessram.tables.layout import (
     Table,
     allocate,
     nbytes_of,
+    picked,
     shrunken_weights,
     stored_weights,
     table_from,
@@ -24,6 +25,7 @@ from lessram.tables.layout import (
 )
 
 TRAINED = "trained"
+_BLOCK = 256  # slots that are read together where single ones are asked for
 INTERCEPT, INTERCEPT_STATE, SQUARES, NONZEROS = range(4)
 """The scalars beside the table: the intercept, its rounds (or squared gradients), and for the scale of feature values
 the sum of their squares and their number."""
@@ -96,6 +98,11 @@ class Model:
             return stored_weights(self.table, start, stop).astype(np.float64) * self.spec.step
         return shrunken_weights(self.table, shrinkage, start, stop).astype(np.float64) * self.spec.step
 
+    def weights_at(self, slots: NDArray[np.integer]) -> NDArray[np.float64]:
+        """The weights of these slots, in any order, as `weights` gives them."""
+        few = picked(self.table, slots)
+        return weights_by_blocks(self, slots) if few is None else replace(self, table=few).weights()
+
     def coefficients(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """The coefficients of slots start to stop, as they multiply raw feature values."""
         return self.weights(start, stop) / self.scale
@@ -125,3 +132,13 @@ class Model:
             raise FileFormatError(f"{os.fspath(path)}: {found}") from None
         scores = {name: np.array(tensor) for name, tensor in tensors.items()}
         return cls(spec, table, scalars, about.examples, about.reader, scores, about.progress)
+
+
+def weights_by_blocks(model: Model, slots: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The weights of single slots of any table: blocks of neighbours are read whole where one of them is asked for."""
+    blocks, places = np.unique(np.asarray(slots, np.int64) // _BLOCK, return_inverse=True)
+    found = np.zeros((len(blocks), _BLOCK))
+    for row, start in zip(found, (blocks * _BLOCK).tolist(), strict=True):
+        weights = model.weights(start, start + _BLOCK)
+        row[: len(weights)] = weights
+    return found[places, np.asarray(slots, np.int64) % _BLOCK]
