@@ -35,25 +35,24 @@ def evaluate(
       lessram evaluate clicks.lessram tomorrow.svm.zst
       lessram evaluate clicks.lessram holdout/ --json
     """
+    from lessram.cli.opened import open_model
     from lessram.cli.progress import Progress
     from lessram.cli.summary import Stopwatch, figures, show
     from lessram.data.formats import Form
     from lessram.learning import progressive
-    from lessram.learning.learner import Learner
     from lessram.learning.training import open_reader
-    from lessram.model.model import Model
 
-    loaded = Model.load(model)
+    opened = open_model(model)
     form = Form(name=format, delimiter=delimiter, header=header)
-    reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads))
-    progress = Progress(loaded.bits_per_slot, quiet=quiet)
+    reader = open_reader(data, opened.model, form, max_errors=max_errors, threads=thread_count(threads))
+    progress = Progress(opened.bits_per_slot, quiet=quiet)
     watch = Stopwatch()
     scores = None
     try:
-        for scores in progressive.evaluate(Learner(loaded), reader):
+        for scores in progressive.evaluate(opened, reader):
             progress.update(scores.examples, scores.copy)
     finally:
         progress.close()
     if scores is None:
         raise DataError("found no example, expected at least one", place=", ".join(data))
-    show(figures(loaded, scores, reader.report, watch.seconds, scores), reader.report, json)
+    show(figures(opened, scores, reader.report, watch.seconds, scores), reader.report, json)

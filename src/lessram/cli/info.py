@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,20 +19,41 @@ def info(model: ModelFile, json: Json = False) -> None:
       lessram info clicks.lessram
       lessram info clicks.lessram --json
     """
-    from lessram.model.ledger import account
-    from lessram.model.model import Model
-
-    ledger = account(Model.load(model), model)
-    values: dict[str, Any] = msgspec.to_builtins(ledger)
+    values = account_of(model)
     if json:
         typer.echo(msgspec.json.encode(values).decode())
         return
-    spec = values.pop("spec")
-    for name, value in values.items():
-        typer.echo(f"{name.replace('_', ' '):<24}{_text(value)}")
-    typer.echo("spec")
-    for name, value in spec.items():
-        typer.echo(f"  {name.replace('_', ' '):<22}{_text(value)}")
+    parts = {name: value for name, value in values.items() if isinstance(value, dict)}
+    _print({name: value for name, value in values.items() if name not in parts}, "")
+    for part, entries in parts.items():
+        typer.echo(part)
+        _print(entries, "  ")
+
+
+def _print(entries: dict[str, Any], indent: str) -> None:
+    width = max(24 - len(indent), *(len(name) + 2 for name in entries))
+    for name, value in entries.items():
+        typer.echo(f"{indent}{name.replace('_', ' '):<{width}}{_text(value)}")
+
+
+def account_of(path: Path) -> dict[str, Any]:
+    """Every figure of a model file; a served one also has its grid and what was measured when it was made."""
+    from lessram.cli.opened import kind_of
+    from lessram.model.ledger import account
+    from lessram.model.model import Model
+    from lessram.serving.served import SERVED, Served
+
+    if kind_of(path) != SERVED:
+        return msgspec.to_builtins(account(Model.load(path), path))
+    served = Served.load(path, verify=True)
+    values = msgspec.to_builtins(served.ledger(path))
+    return {**values, "grid": str(served.store.grid), "overhead": overhead(values), "made": served.metrics}
+
+
+def overhead(values: dict[str, Any]) -> float | None:
+    """How much more than the entropy a served model takes: 0.05 is 5 %."""
+    ideal = values["entropy_bits_per_slot"]
+    return values["bits_per_slot"] / ideal - 1 if ideal > 0 else None
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ Data = Annotated[
     list[str],
     typer.Argument(metavar="DATA...", help="Files, globs, directories, URLs, - for standard input; gz, bz2, xz, zst."),
 ]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model written by train.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model written by train or compress.")]
 Format = Annotated[
     str, typer.Option("--format", metavar="FORMAT", help="auto, svmlight, vw, csv, tsv, jsonl or parquet.")
 ]

@@ -34,19 +34,20 @@ def predict(
       lessram predict clicks.lessram today.svm > probabilities.txt
       zcat today.svm.gz | lessram predict clicks.lessram - --margins
     """
+    from lessram.cli.opened import open_model
     from lessram.cli.summary import warn_of_bad_lines
     from lessram.data.formats import Form
-    from lessram.learning.learner import Learner
     from lessram.learning.training import open_reader
-    from lessram.model.model import Model
 
-    loaded = Model.load(model)
-    learner = Learner(loaded)
+    opened = open_model(model)
+    loss = opened.spec.loss
     form = Form(name=format, delimiter=delimiter, header=header)
-    reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads), predicting=True)
+    reader = open_reader(
+        data, opened.model, form, max_errors=max_errors, threads=thread_count(threads), predicting=True
+    )
     with _target(output) as target:
         for batch, _ in reader:
-            target.writelines(_lines(learner.predict(batch, trusted=True), loaded.spec.loss, margins, json))
+            target.writelines(_lines(opened.predict(batch, trusted=True), loss, margins, json))
     warn_of_bad_lines(reader.report)
 
 

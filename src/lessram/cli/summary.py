@@ -5,14 +5,25 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import typer
 
 from lessram.data.reader import Report
 from lessram.learning.metrics import Scores
-from lessram.model.model import Model
+from lessram.model.spec import Spec
+
+
+class Costed(Protocol):
+    """A model, of any kind, with what it costs."""
+
+    @property
+    def spec(self) -> Spec: ...
+    @property
+    def bits_per_slot(self) -> float: ...
+    @property
+    def table_bytes(self) -> int: ...
 
 
 class Stopwatch:
@@ -26,7 +37,7 @@ class Stopwatch:
         return time.perf_counter() - self._start
 
 
-def figures(model: Model, scores: Scores, report: Report, seconds: float, worked: Scores) -> dict[str, Any]:
+def figures(model: Costed, scores: Scores, report: Report, seconds: float, worked: Scores) -> dict[str, Any]:
     """Every figure of a run; these keys are stable. `worked` are the scores of this process alone."""
     return {
         "examples": scores.examples,

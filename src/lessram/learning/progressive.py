@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
-from lessram.model.model import Model
+from lessram.model.model import Described, Model
 from lessram.numerics.loss import Loss
 
 Places = Iterable[tuple[Batch, Any]]
 """Batches, each with the place right behind it."""
+
+
+class Predicts(Protocol):
+    """A model with the means to predict: a learner, or a predictor of compressed models."""
+
+    @property
+    def model(self) -> Described: ...
+    def predict(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]: ...
 
 
 def scores_of(model: Model) -> Scores:
@@ -41,10 +52,10 @@ def progressive(learner: Learner, places: Places) -> Iterator[Any]:
         yield place
 
 
-def evaluate(learner: Learner, places: Places) -> Iterator[Scores]:
+def evaluate(predictor: Predicts, places: Places) -> Iterator[Scores]:
     """Predict all batches without learning; yields the scores so far after each."""
     scores = Scores.new()
-    loss = Loss[learner.model.spec.loss]
+    loss = Loss[predictor.model.spec.loss]
     for batch, _ in places:
-        scores.add(learner.predict(batch, trusted=True), batch, loss)
+        scores.add(predictor.predict(batch, trusted=True), batch, loss)
         yield scores

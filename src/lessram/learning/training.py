@@ -24,7 +24,7 @@ from lessram.errors import DataError, FileFormatError, SpecError
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.learning.progressive import scored_learning, scores_of
-from lessram.model.model import Model
+from lessram.model.model import Described, Model
 
 CHECKPOINT_EVERY = 1_000_000
 
@@ -216,19 +216,19 @@ class Training:
         return (self.pass_number + done / total) / self.plan.passes
 
 
-def reading_of(model: Model) -> Reading:
+def reading_of(model: Described) -> Reading:
     """How the features of a model became slots."""
     return msgspec.convert(model.reader, Reading)
 
 
-def labels_of(model: Model) -> str:
+def labels_of(model: Described) -> str:
     """The labels that a model takes."""
     return "real" if model.spec.loss == "squared" else "binary"
 
 
 def open_reader(
     sources: list[str],
-    model: Model,
+    model: Described,
     form: Form,
     *,
     max_errors: int = 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -45,6 +45,15 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     examples: int
     reader: dict[str, Any]
     progress: dict[str, Any] | None
+
+
+class Described(Protocol):
+    """A model of any kind: its choices, and how features became its slots."""
+
+    @property
+    def spec(self) -> Spec: ...
+    @property
+    def reader(self) -> dict[str, Any]: ...
 
 
 @dataclass

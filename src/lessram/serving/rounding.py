@@ -58,6 +58,10 @@ class Rounding(NamedTuple):
         reach = self.grid.largest_units
         return np.clip(rounded, -reach, reach).astype(np.int32)
 
+    def values(self, weights: NDArray[np.float64], slots: NDArray[np.integer]) -> NDArray[np.float64]:
+        """The weights of these slots, rounded."""
+        return self.units(weights, slots).astype(np.float64) * self.grid.step
+
     def is_outside(self, weights: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which weights lie beyond the range of the grid, and are clipped: no rounding, and not unbiased."""
         return np.abs(weights) > self.grid.largest
@@ -142,6 +146,14 @@ def survey(model: Model, roundings: list[Rounding], progress: Progress | None = 
         )
         for rounding, occurrences, beyond in zip(roundings, counts, clipped, strict=True)
     ]
+
+
+def is_lossless(model: Model, grid: FixedPoint) -> bool:
+    """Whether every weight that such a model can have is a gridpoint already."""
+    if not model.spec.weights.startswith("q"):
+        return False
+    own = model.spec.grid
+    return grid.fraction_bits >= own.fraction_bits and grid.largest >= own.largest
 
 
 def check_coarser(model: Model, grid: FixedPoint) -> None:

@@ -1,0 +1,196 @@
+"""lessram compress."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lessram.cli.options import Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
+from lessram.errors import SpecError
+
+if TYPE_CHECKING:
+    from lessram.serving.planner import Compressed, Trial
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def compress(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model written by train.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="SERVED", help="Where to write it.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="HOLDOUT", help="Labelled rows to measure the loss on; may be given again."),
+    ] = None,
+    max_loss: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Take the coarsest grid that adds no more to the loss.  [0.1%]")
+    ] = None,
+    grid: Annotated[str | None, typer.Option(metavar="qN.M", help="Take this grid, such as q2.7.")] = None,
+    size: Annotated[str | None, typer.Option(metavar="BYTES", help="Take the finest grid within, as 20MB.")] = None,
+    nonzeros: Annotated[
+        float | None, typer.Option(metavar="K", help="Features in a row, for the bound.  [the mean in training]")
+    ] = None,
+    rounding: Annotated[str, typer.Option(metavar="HOW", help="random (unbiased; bounds hold) or nearest.")] = "random",
+    seed: Annotated[int, typer.Option(help="Where the randomness of rounding comes from.")] = 0,
+    format: Format = "auto",
+    delimiter: Delimiter = ",",
+    header: Header = True,
+    threads: Threads = 0,
+    max_errors: MaxErrors = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Round a trained model at random to a coarse grid, code it, and write it to be predicted from as it is.
+
+    \b
+    Which grid: the coarsest that adds at most --max-loss to the log-loss. Measured on a hold-out with --data, which is
+    the way to choose; by a bound on the expected loss without. Or give --grid, or --size.
+
+    \b
+    Examples:
+      lessram compress clicks.lessram -o clicks.served --data holdout.svm
+      lessram compress clicks.lessram -o clicks.served --data holdout.svm --max-loss 0.01%
+      lessram compress clicks.lessram -o clicks.served --grid q2.7
+      lessram compress clicks.lessram -o clicks.served --size 20MB --json
+    """
+    import msgspec
+
+    from lessram.cli.info import account_of
+    from lessram.cli.summary import Stopwatch, warn_of_bad_lines
+    from lessram.data.formats import Form
+    from lessram.learning.training import open_reader
+    from lessram.model.model import Model
+    from lessram.serving.planner import Wish
+    from lessram.serving.planner import compress as carry_out
+
+    wish = Wish(
+        grid=grid,
+        max_loss=None if max_loss is None else share_of(max_loss),
+        nonzeros=nonzeros,
+        size=None if size is None else bytes_of(size),
+        rounding=rounding,
+        seed=seed,
+    )
+    watch = Stopwatch()
+    loaded = Model.load(model)
+    progress = _Progress(quiet)
+    holdout: Iterable[Any] | None = None
+    if data:
+        form = Form(name=format, delimiter=delimiter, header=header)
+        reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads))
+        holdout = (batch for batch, _ in reader)
+    try:
+        made = carry_out(loaded, wish, holdout, progress.show)
+    finally:
+        progress.close()
+    if data:
+        warn_of_bad_lines(reader.report)
+    made.served.save(output)
+    values = {**account_of(output), **_figures(made), "seconds": watch.seconds}
+    if json:
+        typer.echo(msgspec.json.encode(values).decode())
+    else:
+        _print(made, values, loaded.table_bytes)
+
+
+def share_of(text: str) -> float:
+    """A share such as 0.1% or 0.001."""
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(%?)\s*", text)
+    try:
+        return float(match[1]) / (100 if match[2] else 1)  # type: ignore[index]
+    except (TypeError, ValueError):
+        raise SpecError(f"expected a share such as 0.1% or 0.001, got {text!r}") from None
+
+
+def bytes_of(text: str) -> int:
+    """A size such as 20MB, 1.5GiB or 4096."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]?i?)b?\s*", text.lower())
+    try:
+        return int(float(match[1]) * _UNITS[match[2]])  # type: ignore[index]
+    except (TypeError, ValueError, KeyError):
+        raise SpecError(f"expected a size such as 20MB, 1.5GiB or 4096, got {text!r}") from None
+
+
+class _Progress:
+    """A live line on a terminal; nothing otherwise."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._live = sys.stderr.isatty() and not quiet
+
+    def show(self, what: str, done: int, total: int) -> None:
+        if self._live:
+            sys.stderr.write(f"\r{what} {done / total:4.0%} of {total:,} slots")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _figures(made: Compressed) -> dict[str, Any]:
+    """What is known of the choice, besides the account of the file."""
+    chosen = made.chosen
+    return {
+        "why": made.why,
+        "clipped": chosen.survey.clipped,
+        "nonzeros": made.nonzeros,
+        "expected_relative_loss_bound": chosen.bound,
+        "theorem_4_3_bound": chosen.theorem,
+        "measured_relative_loss": chosen.measured.relative_loss if chosen.measured else None,
+        "measured_standard_error": chosen.measured.standard_error if chosen.measured else None,
+        "log_loss": chosen.measured.log_loss if chosen.measured else None,
+        "trials": [_trial(trial) for trial in made.trials],
+    }
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        "grid": trial.survey.grid,
+        "entropy_bits_per_slot": trial.survey.entropy,
+        "nonzero": trial.survey.nonzero,
+        "clipped": trial.survey.clipped,
+        "measured_relative_loss": trial.measured.relative_loss if trial.measured else None,
+        "expected_relative_loss_bound": trial.bound,
+        "theorem_4_3_bound": trial.theorem,
+    }
+
+
+def _print(made: Compressed, values: dict[str, Any], table_bytes: int) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("grid", "entropy, bits/slot", "nonzero", "clipped", "measured added loss", "bound", "Theorem 4.3", ""):
+        table.add_column(name, justify="right" if name else "left")
+    for trial in made.trials:
+        measured = trial.measured
+        table.add_row(
+            trial.survey.grid,
+            f"{trial.survey.entropy:.3f}",
+            f"{trial.survey.nonzero:,}",
+            f"{trial.survey.clipped:,}",
+            f"{measured.relative_loss:+.4%} ± {measured.standard_error:.4%}" if measured else "-",
+            _percent(trial.bound),
+            _percent(trial.theorem),
+            "<- chosen" if trial is made.chosen else "",
+        )
+    console = Console(highlight=False)
+    console.width = max(console.width, 120)
+    console.print(table)
+    typer.echo(f"{values['grid']}: {made.why}")
+    more = "" if values["overhead"] is None else f", {values['overhead']:+.1%} over the entropy"
+    typer.echo(f"{values['bits_per_slot']:.3f} bits/slot{more}; {values['file_bytes']:,} bytes, {table_bytes:,} before")
+    if made.chosen.bound is not None and made.chosen.theorem is not None:
+        looser = made.chosen.theorem / made.chosen.bound if made.chosen.bound else 1.0
+        typer.echo(f"Theorem 4.3 is {looser:,.0f} times looser than the bound that was used: too loose to plan with")
+    if made.chosen.survey.clipped:
+        typer.echo(f"{made.chosen.survey.clipped:,} weights lie beyond {values['grid']} and were clipped", err=True)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.4%}" if share < 10 else "> 1000%"
