@@ -252,7 +252,7 @@ def test_compress_predict_evaluate_info(files):
 
     evaluated = json.loads(lessram("evaluate", served, data, "--json", "-q").out)
     assert evaluated["log_loss"] == pytest.approx(figures["log_loss"], rel=1e-9)
-    assert evaluated["table_bytes"] == info["resident_bytes"]
+    assert evaluated["bits_per_slot"] == info["bits_per_slot"]
     lines = lessram("predict", served, data, "--margins").out.splitlines()
     assert len(lines) == 400
     assert lessram("predict", served, data).out != lessram("predict", model, data).out

@@ -121,6 +121,7 @@ def test_a_survey_counts_what_rounding_makes():
         assert found.nonzero == np.count_nonzero(units)
         assert found.entropy == pytest.approx(entropy(np.unique(units, return_counts=True)[1]))
         assert found.clipped == (np.abs(model.weights()) > way.grid.largest).sum()
+        assert found.moved == (units * way.grid.step != model.weights()).sum()
     assert found.clipped == 0
     assert seen == [(SLOTS, SLOTS)]
 

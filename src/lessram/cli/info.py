@@ -38,16 +38,15 @@ def _print(entries: dict[str, Any], indent: str) -> None:
 
 def account_of(path: Path) -> dict[str, Any]:
     """Every figure of a model file; a served one also has its grid and what was measured when it was made."""
-    from lessram.cli.opened import kind_of
+    from lessram.cli.opened import open_file
     from lessram.model.ledger import account
     from lessram.model.model import Model
-    from lessram.serving.served import SERVED, Served
 
-    if kind_of(path) != SERVED:
-        return msgspec.to_builtins(account(Model.load(path), path))
-    served = Served.load(path, verify=True)
-    values = msgspec.to_builtins(served.ledger(path))
-    return {**values, "grid": str(served.store.grid), "overhead": overhead(values), "made": served.metrics}
+    model = open_file(path)
+    if isinstance(model, Model):
+        return msgspec.to_builtins(account(model, path))
+    values = msgspec.to_builtins(model.ledger(path))
+    return {**values, "grid": str(model.store.grid), "overhead": overhead(values), "made": model.metrics}
 
 
 def overhead(values: dict[str, Any]) -> float | None:

@@ -43,10 +43,14 @@ def kind_of(path: Path) -> str:
     return msgspec.json.decode(file.read(path, verify=False)[1], type=Kind).kind
 
 
+def open_file(path: Path) -> Model | Served:
+    """The model of a file, whichever kind it is."""
+    return Served.load(path, verify=True) if kind_of(path) == SERVED else Model.load(path)
+
+
 def open_model(path: Path) -> Opened:
-    """Open a model file, whichever kind it is."""
-    if kind_of(path) == SERVED:
-        predictor = Predictor.open(path)
-        return Opened(predictor.served, predictor, predictor.served.store.nbytes)
-    model = Model.load(path)
+    """Open a model file to predict with it."""
+    model = open_file(path)
+    if isinstance(model, Served):
+        return Opened(model, Predictor(model), model.store.nbytes)
     return Opened(model, Learner(model), model.table_bytes)

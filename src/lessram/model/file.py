@@ -68,19 +68,19 @@ def write(path: str | os.PathLike[str], tensors: Tensors, about: Any) -> None:
     raw = msgspec.Raw(msgspec.json.encode(about, order="deterministic"))
     content = msgspec.json.encode(_Content(FORMAT, VERSION, descriptions, raw), order="deterministic")
     sealed = msgspec.json.encode(_Sealed(hashlib.sha256(content).hexdigest(), msgspec.Raw(content)))
-    with _replaced(path) as partial:
+    with replaced(path) as partial:
         save_file(tensors, partial, metadata={FORMAT: sealed.decode()})
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """A text file that takes the place of `path` when the block ends well, and vanishes otherwise."""
-    with _replaced(Path(path)) as partial, open(partial, "w", encoding="utf-8") as file:
+    with replaced(Path(path)) as partial, open(partial, "w", encoding="utf-8") as file:
         yield file
 
 
 @contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
+def replaced(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`; what is written there is synced and renamed to `path`."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
     try:

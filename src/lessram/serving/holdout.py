@@ -16,7 +16,7 @@ from lessram.data.batch import Batch
 from lessram.errors import DataError
 from lessram.model.model import Model
 from lessram.numerics.bounds import curvature_relative_error
-from lessram.serving.rounding import RANDOM, Rounding, is_lossless
+from lessram.serving.rounding import RANDOM, Rounding
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +90,7 @@ def measure(model: Model, roundings: Sequence[Rounding], batches: Iterable[Batch
 
 def bound_for(model: Model, rounding: Rounding, k: float | None) -> float | None:
     """The relative loss that rounding adds in expectation to a row of k features is at most this, if anything."""
-    if k is None or not has_bound(model, rounding):
-        return None
-    return 0.0 if is_lossless(model, rounding.grid) else curvature_relative_error(rounding.grid.step, k)
+    return curvature_relative_error(rounding.grid.step, k) if k is not None and has_bound(model, rounding) else None
 
 
 def has_bound(model: Model, rounding: Rounding) -> bool:

@@ -93,7 +93,7 @@ def compress(
     surveys = survey(model, ways, _telling(progress, "surveying"))
     measured = measure(model, ways, holdout) if holdout is not None else [None] * len(ways)
     trials = [
-        Trial(found, cost, cost.bound if cost else bound_for(model, way, k), _theorem(model, way, k))
+        Trial(found, cost, _bound(model, way, k, found, cost), _theorem(model, way, k))
         for way, found, cost in zip(ways, surveys, measured, strict=True)
     ]
     if wish.size is not None:
@@ -171,6 +171,11 @@ def _finest_within(
         f"even on the coarsest grid, {surveys[0].grid}, the model needs {least + HEADER_BYTES:,} bytes, "
         f"expected at most {size:,}"
     )
+
+
+def _bound(model: Model, way: Rounding, k: float | None, found: Survey, cost: Measured | None) -> float | None:
+    bound = cost.bound if cost else bound_for(model, way, k)
+    return 0.0 if bound is not None and not found.moved else bound
 
 
 def _theorem(model: Model, way: Rounding, k: float | None) -> float | None:

@@ -85,6 +85,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     nonzero: int
     clipped: int
     """Weights beyond the range of the grid, moved to its ends."""
+    moved: int
+    """Weights that are no gridpoints, and so are changed; 0 if nothing is lost."""
     entropy: float
     """Bits a slot that an ideal code needs."""
 
@@ -127,7 +129,7 @@ def survey(model: Model, roundings: list[Rounding], progress: Progress | None = 
     """What each rounding would make of a model: one walk through its table for all of them."""
     slots = model.spec.slots
     counts = [np.zeros(2 * rounding.grid.largest_units + 1, np.int64) for rounding in roundings]
-    clipped = [0] * len(roundings)
+    clipped, moved = ([0] * len(roundings) for _ in range(2))
     for start in range(0, slots, PIECE):
         stop = min(start + PIECE, slots)
         weights = model.weights(start, stop)
@@ -135,25 +137,19 @@ def survey(model: Model, roundings: list[Rounding], progress: Progress | None = 
             units = round_piece(weights, start, rounding).astype(np.int64)
             counts[k] += np.bincount(units + rounding.grid.largest_units, minlength=len(counts[k]))
             clipped[k] += int(np.count_nonzero(rounding.is_outside(weights)))
+            moved[k] += int(np.count_nonzero(weights != units * rounding.grid.step))
         if progress:
             progress(stop, slots)
     return [
         Survey(
             grid=str(rounding.grid),
-            nonzero=slots - int(occurrences[rounding.grid.largest_units]),
-            clipped=beyond,
-            entropy=entropy(occurrences),
+            nonzero=slots - int(counts[k][rounding.grid.largest_units]),
+            clipped=clipped[k],
+            moved=moved[k],
+            entropy=entropy(counts[k]),
         )
-        for rounding, occurrences, beyond in zip(roundings, counts, clipped, strict=True)
+        for k, rounding in enumerate(roundings)
     ]
-
-
-def is_lossless(model: Model, grid: FixedPoint) -> bool:
-    """Whether every weight that such a model can have is a gridpoint already."""
-    if not model.spec.weights.startswith("q"):
-        return False
-    own = model.spec.grid
-    return grid.fraction_bits >= own.fraction_bits and grid.largest >= own.largest
 
 
 def check_coarser(model: Model, grid: FixedPoint) -> None:
