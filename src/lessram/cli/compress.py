@@ -187,7 +187,7 @@ def _print(made: Compressed, values: dict[str, Any], table_bytes: int) -> None:
     typer.echo(f"{values['bits_per_slot']:.3f} bits/slot{more}; {values['file_bytes']:,} bytes, {table_bytes:,} before")
     if made.chosen.bound is not None and made.chosen.theorem is not None:
         looser = made.chosen.theorem / made.chosen.bound if made.chosen.bound else 1.0
-        typer.echo(f"Theorem 4.3 is {looser:,.0f} times looser than the bound that was used: too loose to plan with")
+        typer.echo(f"Theorem 4.3 is {looser:,.0f} times looser than the bound beside it: too loose to plan with")
     if made.chosen.survey.clipped:
         typer.echo(f"{made.chosen.survey.clipped:,} weights lie beyond {values['grid']} and were clipped", err=True)
 

@@ -16,7 +16,7 @@ from lessram.data.batch import Batch
 from lessram.errors import DataError
 from lessram.model.model import Model
 from lessram.numerics.bounds import curvature_relative_error
-from lessram.serving.rounding import RANDOM, Rounding
+from lessram.serving.rounding import RANDOM, Rounding, words_by_seed
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,15 +44,18 @@ class Margins:
         """Unrounded, and rounded in each way."""
         slots = _features(batch, batch.slots)
         weights = self._model.weights_at(slots)
-        rounded = [way.values(weights, slots) for way in self._roundings]
-        return self._margins(batch, weights), [self._margins(batch, values) for values in rounded]
+        words = words_by_seed(slots, self._roundings)
+        rounded = [way.units_by(weights, words[way.seed]) for way in self._roundings]
+        steps = [way.grid.step for way in self._roundings]
+        ways = [self._margins(batch, units * step) for units, step in zip(rounded, steps, strict=True)]
+        return self._margins(batch, weights), ways
 
     def squares(self, batch: Batch) -> NDArray[np.float64]:
         """The sum of squared values of each row, as weights multiply them: the k of the bounds."""
         values = _values(batch)
         return row_sums(batch, values * values) / self._model.scale**2
 
-    def _margins(self, batch: Batch, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _margins(self, batch: Batch, weights: NDArray[np.floating]) -> NDArray[np.float64]:
         return row_sums(batch, weights * _values(batch)) / self._model.scale + self._model.intercept
 
 
@@ -111,7 +114,7 @@ def row_losses(loss: str, margins: NDArray[np.float64], labels: NDArray[np.float
     return np.maximum(0.0, 1 - side) if loss == "hinge" else np.logaddexp(0.0, -side)
 
 
-def row_sums(batch: Batch, products: NDArray[np.float64]) -> NDArray[np.float64]:
+def row_sums(batch: Batch, products: NDArray[np.floating]) -> NDArray[np.float64]:
     """The sum over the features of each row; 0 for a row of none."""
     starts = batch.indptr[:-1] - batch.indptr[0]
     sums = np.add.reduceat(np.append(products, 0.0), starts)

@@ -13,7 +13,7 @@ compared with 53 random bits: exactly unbiased for every fixed-point model, with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -47,20 +47,20 @@ class Rounding(NamedTuple):
 
     def units(self, weights: NDArray[np.float64], slots: NDArray[np.integer]) -> NDArray[np.int32]:
         """The weights of these slots as gridpoints, in units of the step, moved into the range of the grid."""
+        return self.units_by(weights, slot_words(slots, self.seed))
+
+    def units_by(self, weights: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The same, given the random words of the slots."""
         if self.how not in (RANDOM, NEAREST):
             raise SpecError(f"rounding must be {RANDOM} or {NEAREST}, got {self.how!r}")
         exact = weights / self.grid.step
         if self.how == RANDOM:
             below = np.floor(exact)
-            rounded = below + rounds_up(exact - below, slot_words(slots, self.seed))
+            rounded = below + rounds_up(exact - below, words)
         else:
             rounded = np.rint(exact)
         reach = self.grid.largest_units
         return np.clip(rounded, -reach, reach).astype(np.int32)
-
-    def values(self, weights: NDArray[np.float64], slots: NDArray[np.integer]) -> NDArray[np.float64]:
-        """The weights of these slots, rounded."""
-        return self.units(weights, slots).astype(np.float64) * self.grid.step
 
     def is_outside(self, weights: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which weights lie beyond the range of the grid, and are clipped: no rounding, and not unbiased."""
@@ -71,6 +71,11 @@ def slot_words(slots: NDArray[np.integer], seed: int) -> NDArray[np.uint64]:
     """53 random bits a slot. The seed is hashed twice, to share nothing with the words of training."""
     start = np.uint64(hash_seed(hash_seed(seed)))
     return finalise.py_func(start + np.asarray(slots).astype(np.uint64) * GOLDEN) >> np.uint64(11)
+
+
+def words_by_seed(slots: NDArray[np.integer], roundings: Sequence[Rounding]) -> dict[int, NDArray[np.uint64]]:
+    """The words of these slots for each seed: roundings to several grids share them."""
+    return {seed: slot_words(slots, seed) for seed in {rounding.seed for rounding in roundings}}
 
 
 def rounds_up(share: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -125,7 +130,7 @@ def round_piece(weights: NDArray[np.float64], start: int, rounding: Rounding) ->
     return units
 
 
-def survey(model: Model, roundings: list[Rounding], progress: Progress | None = None) -> list[Survey]:
+def survey(model: Model, roundings: Sequence[Rounding], progress: Progress | None = None) -> list[Survey]:
     """What each rounding would make of a model: one walk through its table for all of them."""
     slots = model.spec.slots
     counts = [np.zeros(2 * rounding.grid.largest_units + 1, np.int64) for rounding in roundings]
@@ -133,9 +138,12 @@ def survey(model: Model, roundings: list[Rounding], progress: Progress | None = 
     for start in range(0, slots, PIECE):
         stop = min(start + PIECE, slots)
         weights = model.weights(start, stop)
+        used = np.flatnonzero(weights)
+        weights, words = weights[used], words_by_seed(used + start, roundings)
         for k, rounding in enumerate(roundings):
-            units = round_piece(weights, start, rounding).astype(np.int64)
+            units = rounding.units_by(weights, words[rounding.seed])
             counts[k] += np.bincount(units + rounding.grid.largest_units, minlength=len(counts[k]))
+            counts[k][rounding.grid.largest_units] += stop - start - len(used)
             clipped[k] += int(np.count_nonzero(rounding.is_outside(weights)))
             moved[k] += int(np.count_nonzero(weights != units * rounding.grid.step))
         if progress:
