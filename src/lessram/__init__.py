@@ -18,6 +18,7 @@ _PLACES = {
     "LessramError": "lessram.errors",
     "LogisticRegression": "lessram.estimators",
     "Model": "lessram.model.model",
+    "Predictor": "lessram.serving.predictor",
     "Spec": "lessram.model.spec",
     "SpecError": "lessram.errors",
     "read_batches": "lessram.data.reader",
@@ -31,6 +32,7 @@ __all__ = [
     "LessramError",
     "LogisticRegression",
     "Model",
+    "Predictor",
     "Spec",
     "SpecError",
     "__version__",
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from lessram.learning.learner import Learner
     from lessram.model.model import Model
     from lessram.model.spec import Spec
+    from lessram.serving.predictor import Predictor
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from lessram.cli.options import Delimiter, Format, Header, Json, MaxErrors, Quie
 from lessram.errors import SpecError
 
 if TYPE_CHECKING:
+    from lessram.data.batch import Batch
     from lessram.serving.planner import Compressed, Trial
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
@@ -78,11 +79,11 @@ def compress(
     watch = Stopwatch()
     loaded = Model.load(model)
     progress = _Progress(quiet)
-    holdout: Iterable[Any] | None = None
+    holdout: Iterable[Batch] | None = None
     if data:
         form = Form(name=format, delimiter=delimiter, header=header)
         reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads))
-        holdout = (batch for batch, _ in reader)
+        holdout = progress.counted(batch for batch, _ in reader)
     try:
         made = carry_out(loaded, wish, holdout, progress.show)
     finally:
@@ -123,8 +124,18 @@ class _Progress:
 
     def show(self, what: str, done: int, total: int) -> None:
         if self._live:
-            sys.stderr.write(f"\r{what} {done / total:4.0%} of {total:,} slots")
+            sys.stderr.write(f"\r\x1b[K{what} {done / total:4.0%} of {total:,} slots")
             sys.stderr.flush()
+
+    def counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The same batches; how many rows they had is shown."""
+        rows = 0
+        for batch in batches:
+            yield batch
+            rows += batch.rows
+            if self._live:
+                sys.stderr.write(f"\r\x1b[Kmeasuring on {rows:,} rows of the hold-out")
+                sys.stderr.flush()
 
     def close(self) -> None:
         if self._live:
