@@ -31,6 +31,7 @@ from lessram import Batch, Model, Spec
 from lessram.jit import FLAGS
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.machine import prefetch
+from lessram.serving.lookup import Scratch, look_up, no_hot
 from lessram.serving.predictor import Predictor
 from lessram.serving.served import Served
 from lessram.serving.store import Store, encode
@@ -140,9 +141,10 @@ def measure(bits: int, chosen: argparse.Namespace, folder: Path) -> Iterator[dic
 
 def coded(fraction: int, path: Path, slots: NDArray[np.uint32], batch: Batch) -> list[Contender]:
     cold, hot = Predictor.open(path), Predictor.open(path, hot_bytes=HOT_BYTES)
-    store = cold.served.store
+    coded_store, scratch, units = cold.served.store.coded, Scratch.new(), np.empty(len(slots), np.int32)
     return [
-        Contender(f"lookup {fraction}", lambda: store.lookup(slots)),
+        # As the plain gather, into memory that is there: fresh pages cost more than many lookups.
+        Contender(f"lookup {fraction}", lambda: look_up(coded_store, no_hot(), slots, scratch, units)),
         Contender(f"rows {fraction}", lambda: cold.predict(batch, trusted=True)),
         Contender(f"hot rows {fraction}", lambda: hot.predict(batch, trusted=True)),
     ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from lessram.jit import cgutils
+from lessram.jit import cgutils, intrinsic, types
 
 LANES = 16
 
@@ -220,3 +220,19 @@ def random_words(builder: Any, first: Any, key: Any) -> Vector:
     x = (splat(builder, first) + lane_numbers(builder)) * 0x9E3779B9 + splat(builder, low)
     x = (x.fold(16) * 0x21F0AAAD).fold(15) + splat(builder, high)
     return ((x * 0x735A2D97).fold(15) * 0xAC4C1B51).fold(14)
+
+
+@intrinsic
+def count_at_most(typingctx, numbers, x):  # type: ignore[no-untyped-def]
+    """How many of sixteen numbers (int32) are at most x."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        loaded = builder.load(builder.bitcast(data, INTS.as_pointer()))
+        loaded.align = 4
+        first = builder.insert_element(ir.Constant(INTS, ir.Undefined), args[1], I32(0))
+        everywhere = builder.shuffle_vector(first, first, ir.Constant(INTS, [0] * LANES))
+        found = builder.bitcast(builder.icmp_signed("<=", loaded, everywhere), ir.IntType(LANES))
+        return builder.zext(builder.ctpop(found), I64)
+
+    return types.uint64(numbers, types.int32), codegen

@@ -16,11 +16,10 @@ from lessram.jit import inlined, kernel
 from lessram.numerics.random import finalise
 from lessram.serving.builder import Items, TooLarge, Workspace, solve
 from lessram.serving.encoder import SEGMENT_BITS, SUPERBLOCK_BITS
-from lessram.serving.ribbon import LONGEST, PADDING, READABLE, Ribbon, codeword, polynomial, start_column
+from lessram.serving.ribbon import PADDING, Ribbon, codeword, polynomial, start_column
 
 _WHOLE = np.uint64(32)
 _FRACTION = np.uint64(0xFFFFFFFF)
-_PARTS = -(-LONGEST // READABLE)
 
 
 class KeyedRibbon(NamedTuple):
@@ -44,7 +43,7 @@ def word_of_key(keyed, hashed):
     product = (hashed >> _WHOLE) * keyed.superblocks
     column = start_column(keyed.ribbon, product >> _WHOLE, product & _FRACTION)
     low, high = polynomial(hashed)
-    return codeword(keyed.ribbon.bits, column, low, high, _PARTS)
+    return codeword(keyed.ribbon.bits, column, low, high)
 
 
 @kernel

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, kernel, overloaded, types
 from lessram.numerics.memory_words import multiply_high
 from lessram.serving.escapes import Escapes, read_escape
-from lessram.serving.ribbon import LONGEST, READABLE, Ribbon, ask_for, codeword, codeword_bits, polynomial, start_column
+from lessram.serving.ribbon import READABLE, Ribbon, ask_for, codeword, codeword_bits, polynomial, start_column
 
 PIECE = 256
 """Slots that are looked up together."""
 ESCAPED, EXCEPTED = np.uint16(0xFFFF), np.uint16(0xFFFE)
 """What the table of codewords says of groups without a pattern."""
 
-_FEW, _ALL = 2, -(-LONGEST // READABLE)  # loads that do for most escapes, and for every one
+_READABLE_BITS = np.uint64((1 << READABLE) - 1)
 _ONE = np.uint64(1)
 _VALUE_BITS = np.uint64(16)
 
@@ -74,6 +74,8 @@ class Scratch(NamedTuple):
     """Places in the piece that are not hot."""
     groups: NDArray[np.uint64]
     columns: NDArray[np.uint64]
+    words: NDArray[np.uint64]
+    """The first bits of their codewords."""
     escaped: NDArray[np.uint32]
     """Places in `wanted` whose groups have no pattern."""
     units: NDArray[np.int32]
@@ -83,6 +85,7 @@ class Scratch(NamedTuple):
     def new(cls) -> Scratch:
         return cls(
             np.empty(PIECE, np.uint32),
+            np.empty(PIECE, np.uint64),
             np.empty(PIECE, np.uint64),
             np.empty(PIECE, np.uint64),
             np.empty(PIECE, np.uint32),
@@ -156,7 +159,9 @@ def fetch(coded, hot, slots, first, count, scratch):
         group = scratch.groups[j]
         position = np.uint64(slots[first + k]) - group * coded.size
         low, high = polynomial(group)
-        start = coded.starts[codeword_bits(coded.ribbon.bits, scratch.columns[j], low, high) & coded.mask]
+        word = codeword_bits(coded.ribbon.bits, scratch.columns[j], low, high)
+        start = coded.starts[word & coded.mask]
+        scratch.words[j] = word
         scratch.escaped[escaped] = np.uint32(j)
         special = start >= EXCEPTED
         escaped += np.uint64(special)
@@ -164,21 +169,24 @@ def fetch(coded, hot, slots, first, count, scratch):
     for e in range(escaped):
         j = np.uint64(scratch.escaped[e])
         k = np.uint64(scratch.wanted[j])
-        scratch.units[k] = read_special(coded, np.uint64(slots[first + k]), scratch.groups[j], scratch.columns[j])
+        slot = np.uint64(slots[first + k])
+        scratch.units[k] = read_special(coded, slot, scratch.groups[j], scratch.columns[j], scratch.words[j])
     if hot.mask != np.uint64(0):
         keep_hot(hot, slots, first, cold, scratch)
 
 
 @inlined
-def read_special(coded, slot, group, column):
-    """The value of a slot whose group has no pattern."""
+def read_special(coded, slot, group, column, word):
+    """The value of a slot whose group has no pattern; `word` holds the first bits of its codeword."""
     low, high = polynomial(group)
-    word = codeword(coded.ribbon.bits, column, low, high, _FEW)
     position = np.int64(slot - group * coded.size)
     if coded.starts[word & coded.mask] == ESCAPED:
+        # Twice the bits of one load do for nearly all.
+        more = codeword_bits(coded.ribbon.bits, column + np.uint64(READABLE), low, high)
+        word = (word & _READABLE_BITS) | ((more & _READABLE_BITS) << np.uint64(READABLE))
         unit, length = read_escape(word >> coded.escape_length, coded.escapes, position)
-        if coded.escape_length + length > np.uint64(_FEW * READABLE):
-            word = codeword(coded.ribbon.bits, column, low, high, _ALL)
+        if coded.escape_length + length > np.uint64(2 * READABLE):
+            word = codeword(coded.ribbon.bits, column, low, high)
             unit, length = read_escape(word >> coded.escape_length, coded.escapes, position)
         return np.int32(unit)
     found, last = np.int64(0), np.int64(coded.exception_groups.shape[0])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined
 from lessram.numerics.carryless import reverse_bits
+from lessram.numerics.vector import LANES, count_at_most
 
 LIMIT = 14
 """Bits of the longest codeword that any code may have: what one load from a ribbon gives."""
@@ -97,10 +98,10 @@ def _reversed(words: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
 
 
 class Reader(NamedTuple):
-    """A code for those who read without a table; words of LIMIT bits, first bit highest, in order."""
+    """A code for those who read without a table: words of LIMIT bits, first bit highest, in order."""
 
-    ends: NDArray[np.int64]
-    """By length, the word behind all that begin with a codeword of at most this length."""
+    ends: NDArray[np.int32]
+    """By length below LIMIT, the word behind all that begin with a codeword of at most this length; then no word."""
     starts: NDArray[np.int64]
     """By length, the first word that begins with a codeword of this length."""
     symbols: NDArray[np.int64]
@@ -110,14 +111,15 @@ class Reader(NamedTuple):
 def reader_of(counts: NDArray[np.int64]) -> Reader:
     shares = counts << np.arange(LIMIT, -1, -1)
     ends = np.cumsum(shares)
-    return Reader(ends, ends - shares, np.cumsum(counts) - counts)
+    padded = np.full(LANES, np.iinfo(np.int32).max, np.int32)
+    padded[:LIMIT] = ends[:LIMIT]
+    return Reader(padded, ends - shares, np.cumsum(counts) - counts)
 
 
 @inlined
 def read_symbol(word, reader):
     """The symbol that a word begins with, and its length: all lengths are compared at once, without a jump."""
-    code = np.int64(reverse_bits(word) >> np.uint64(64 - LIMIT))
-    length = np.int64(0)
-    for shorter in range(LIMIT):
-        length += np.int64(code >= reader.ends[shorter])
-    return reader.symbols[length] + ((code - reader.starts[length]) >> (LIMIT - length)), np.uint64(length)
+    code = reverse_bits(word) >> np.uint64(64 - LIMIT)
+    length = count_at_most(reader.ends, np.int32(code))
+    rest = (np.int64(code) - reader.starts[length]) >> np.int64(np.uint64(LIMIT) - length)
+    return np.uint64(reader.symbols[length] + rest), length

@@ -96,10 +96,10 @@ def codeword_bits(bits, column, low, high):
 
 
 @inlined
-def codeword(bits, column, low, high, parts):
-    """The first bits of a codeword, `READABLE` from each of some parts."""
+def codeword(bits, column, low, high):
+    """The first 64 bits of a codeword."""
     word = np.uint64(0)
-    for part in range(np.uint64(parts)):
+    for part in range(np.uint64(-(-LONGEST // READABLE))):
         shift = part * np.uint64(READABLE)
         word |= (codeword_bits(bits, column + shift, low, high) & np.uint64((1 << READABLE) - 1)) << shift
     return word
