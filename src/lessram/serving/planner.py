@@ -19,7 +19,7 @@ from lessram.errors import SpecError
 from lessram.model.model import NONZEROS, Model
 from lessram.numerics.bounds import expected_relative_error
 from lessram.numerics.fixed_point import LARGEST_WIDTH, FixedPoint
-from lessram.serving.holdout import Measured, bound_for, has_bound, measure
+from lessram.serving.holdout import Measured, bound_for, measure
 from lessram.serving.rounding import PIECE, RANDOM, Rounded, Rounding, Survey, survey
 from lessram.serving.served import Served
 from lessram.serving.store import Store, encode
@@ -93,7 +93,7 @@ def compress(
     surveys = survey(model, ways, _telling(progress, "surveying"))
     measured = measure(model, ways, holdout) if holdout is not None else [None] * len(ways)
     trials = [
-        Trial(found, cost, _bound(model, way, k, found, cost), _theorem(model, way, k))
+        Trial(found, cost, *_bounds(model, way, k, found, cost))
         for way, found, cost in zip(ways, surveys, measured, strict=True)
     ]
     if wish.size is not None:
@@ -173,14 +173,15 @@ def _finest_within(
     )
 
 
-def _bound(model: Model, way: Rounding, k: float | None, found: Survey, cost: Measured | None) -> float | None:
+def _bounds(
+    model: Model, way: Rounding, k: float | None, found: Survey, cost: Measured | None
+) -> tuple[float | None, float | None]:
+    """The bound on the expected relative loss, and Theorem 4.3 in its tighter form; none where weights are clipped."""
     bound = cost.bound if cost else bound_for(model, way, k)
-    return 0.0 if bound is not None and not found.moved else bound
-
-
-def _theorem(model: Model, way: Rounding, k: float | None) -> float | None:
-    """Theorem 4.3, in its tighter form."""
-    return expected_relative_error(way.grid.step, k) if k is not None and has_bound(model, way) else None
+    if bound is None or found.clipped:
+        return None, None
+    theorem = None if k is None else expected_relative_error(way.grid.step, k)
+    return bound if found.moved else 0.0, theorem
 
 
 def _metrics(trial: Trial, wish: Wish) -> dict[str, Any]:
