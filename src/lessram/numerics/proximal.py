@@ -25,6 +25,7 @@ lambda in every round: after t rounds that is l1 = lambda t.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,7 @@ class Shrinkage(NamedTuple):
     """1 / (1 + l2 / S) at each level."""
 
 
+@lru_cache(maxsize=16)  # asked for again with every piece of a model that is looked at
 def shrinkage(
     algorithm: str, *, l1: float, l2: float, alpha: float, beta: float, step: float, base: float = 1.1
 ) -> Shrinkage:
