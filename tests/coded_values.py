@@ -42,3 +42,12 @@ def strange() -> dict[str, NDArray[np.int64]]:
         "one in a desert": np.eye(1, 70_001, 70_000, dtype=np.int64)[0] * -3,
         "short period": np.tile([1, 0, -2, 0, 0, 0, 2047], 3001),
     }
+
+
+def golden_values() -> NDArray[np.int64]:
+    """The values of tests/golden/q2.9.served, by integer arithmetic alone."""
+    numbers = np.arange(30_000) * 40_503 % 65_537
+    values = np.where(numbers % 7 == 0, numbers % 11 - 5, 0)
+    values[::777] = 900
+    values[5_000:5_040] = numbers[5_000:5_040] % 2_047
+    return values

@@ -10,19 +10,25 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
-from coded_values import long_tail, strange
+from coded_values import golden_values, long_tail, strange
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_served import read_slot
 
 from lessram.errors import DataError, SpecError
 from lessram.jit import kernel
+from lessram.model.model import Model
+from lessram.model.spec import Spec
 from lessram.numerics import carryless
 from lessram.numerics.fixed_point import FixedPoint
+from lessram.numerics.vector import count_at_most
 from lessram.serving import encoder
 from lessram.serving.lookup import new_hot
 from lessram.serving.prefix import LIMIT, canonical, limited_lengths, make_prefix, symbol_table
+from lessram.serving.served import Served
 from lessram.serving.store import Store, encode
 
 GRID = FixedPoint(2, 9)
@@ -85,6 +91,17 @@ def test_codewords_are_read_by_the_table():
             assert table[word | rest << length] == symbol
     with pytest.raises(ValueError, match="do not fit together"):
         canonical(np.array([0, 3] + [0] * (LIMIT - 1)))
+
+
+@kernel
+def counted(numbers, x):
+    return count_at_most(numbers, np.int32(x))
+
+
+def test_sixteen_numbers_are_compared_at_once():
+    numbers = np.array([5, -3, 7, 7, 0, 2**31 - 1, -(2**31), 1, 2, 3, 4, 5, 6, 7, 8, 9], np.int32)
+    for x in (-(2**31), -4, 0, 6, 7, 2**31 - 1):
+        assert counted(numbers, x) == np.count_nonzero(numbers <= x)
 
 
 # The store ------------------------------------------------------------------------------------------------------------
@@ -155,7 +172,7 @@ def test_lookups_in_any_order_with_and_without_hot_values():
     for slots in (ranks.astype(np.uint32), ranks.astype(np.uint64), ranks[:0].astype(np.uint32)):
         assert np.array_equal(store.lookup(slots), values[slots])
     hot = new_hot(1 << 11, store.slots)
-    for _ in range(2):
+    for _ in range(4):
         assert np.array_equal(store.lookup(ranks.astype(np.uint32), hot), values[ranks])
     assert np.count_nonzero(hot.words) > 400, "values were kept"
 
@@ -221,34 +238,47 @@ def test_damaged_tensors_are_refused_or_misread_but_never_left():
 
 
 PROGRAM = """
-import hashlib
-import numpy as np
-from coded_values import long_tail
+import hashlib, sys
 from lessram.numerics import carryless
-from lessram.numerics.fixed_point import FixedPoint
-from lessram.serving.store import encode
+from lessram.serving.served import Served
 
-values = long_tail(60_000, 7)
-store = encode(values, grid=FixedPoint(2, 9))
-digest = hashlib.sha256(b"".join(tensor.tobytes() for tensor in store.tensors.values()))
-digest.update(store.decode().tobytes())
-print(carryless.HAS_INSTRUCTION, np.array_equal(store.decode(), values), digest.hexdigest())
+units = Served.load(sys.argv[1]).store.decode()
+print(carryless.HAS_INSTRUCTION, hashlib.sha256(units.tobytes()).hexdigest())
 """
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86-64 processor")
-def test_without_the_instruction_the_same_bytes(tmp_path):
+def test_without_the_instruction_the_same_values(tmp_path):
+    """Building does not multiply without carry; reading does."""
     values = long_tail(60_000, 7)
-    store = encode(values, grid=FixedPoint(2, 9))
-    digest = hashlib.sha256(b"".join(tensor.tobytes() for tensor in store.tensors.values()))
-    digest.update(store.decode().tobytes())
+    values[::500] = 300  # escapes
+    store = encode(values, grid=GRID)
+    Served.of(Model.new(Spec(slots=len(values))), store, seen=0).save(tmp_path / "served")
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     settings = {"PYTHONPATH": path, "LESSRAM_CACHE_DIR": str(tmp_path), "NUMBA_CPU_NAME": "x86-64"}
     found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path / "served")],
         env=os.environ | settings | {"NUMBA_CPU_FEATURES": ""},
         check=True,
         capture_output=True,
         text=True,
     ).stdout.split()
-    assert found == ["False", "True", digest.hexdigest()]
+    assert found == ["False", hashlib.sha256(values.astype(np.int32).tobytes()).hexdigest()]
+
+
+# The format -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_made_from_the_documentation_reads_the_same():
+    for name, values in {**strange(), "long tail": long_tail(20_000, 5)}.items():
+        store = encode(values, grid=GRID)
+        slots = np.unique(np.random.default_rng(0).integers(0, len(values), 300))
+        found = [read_slot(store.tensors, msgspec.to_builtins(store.parameters), int(slot)) for slot in slots]
+        assert found == values[slots].tolist(), name
+
+
+def test_files_of_the_first_version_are_read_forever():
+    """The file is never written again: whoever changes the format must still read it."""
+    served = Served.load(Path(__file__).parent / "golden" / "q2.9.served", verify=True)
+    assert str(served.store.grid) == "q2.9"
+    assert np.array_equal(served.store.decode(), golden_values())

@@ -22,6 +22,10 @@ from lessram.numerics.carryless import parity, reverse_bits
 from lessram.numerics.memory_words import trailing_zeros
 from lessram.serving.ribbon import LONGEST, WIDTH, polynomial
 
+SUPERBLOCK_BITS = 768
+"""Code bits that a superblock should have."""
+SEGMENT_BITS = 60_000
+"""Code bits that a segment should not go beyond: its columns are numbered by 16 bits."""
 OVERHANG, LAST_OVERHANG = 24, 60
 """Equations of a superblock that are left to the columns of the next; of the last, to those behind the segment."""
 MOST_SPILL = 72

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, kernel
 from lessram.numerics.random import finalise
-from lessram.serving.builder import Items, TooLarge, Workspace, solve
-from lessram.serving.encoder import SEGMENT_BITS, SUPERBLOCK_BITS
+from lessram.serving.builder import SEGMENT_BITS, SUPERBLOCK_BITS, Items, TooLarge, Workspace, solve
 from lessram.serving.ribbon import PADDING, Ribbon, codeword, polynomial, start_column
 
 _WHOLE = np.uint64(32)

@@ -27,6 +27,8 @@ ESCAPED, EXCEPTED = np.uint16(0xFFFF), np.uint16(0xFFFE)
 """What the table of codewords says of groups without a pattern."""
 
 _READABLE_BITS = np.uint64((1 << READABLE) - 1)
+_NEAR = 1 << 19  # bytes of a ribbon that is soon in a second-level cache as a whole
+_KEPT = 4  # of so many values that were not hot, one is kept
 _ONE = np.uint64(1)
 _VALUE_BITS = np.uint64(16)
 
@@ -133,24 +135,33 @@ def find_cold(hot, slots, first, count, scratch):
 
 
 @inlined
-def keep_hot(hot, slots, first, cold, scratch):
-    """Remember the values that were not hot."""
-    for j in range(cold):
+def keep_hot(hot, slot, unit):
+    """Remember a value."""
+    name = ((slot >> hot.shift) + _ONE) << _VALUE_BITS
+    hot.words[slot & hot.mask] = np.uint32(name | (np.uint64(unit) & np.uint64(0xFFFF)))
+
+
+@inlined
+def keep_some(hot, slots, first, cold, scratch):
+    """Remember one in four of the values that were not hot: those that matter come again soon."""
+    j = (first + cold) & np.uint64(_KEPT - 1)
+    while j < cold:
         k = np.uint64(scratch.wanted[j])
-        slot = np.uint64(slots[first + k])
-        name = ((slot >> hot.shift) + _ONE) << _VALUE_BITS
-        hot.words[slot & hot.mask] = np.uint32(name | (np.uint64(scratch.units[k]) & np.uint64(0xFFFF)))
+        keep_hot(hot, np.uint64(slots[first + k]), scratch.units[k])
+        j += np.uint64(_KEPT)
 
 
 @inlined
 def fetch(coded, hot, slots, first, count, scratch):
     """The values of a piece of slots, into `scratch.units`."""
     cold = find_cold(hot, slots, first, count, scratch)
+    large = coded.ribbon.bits.shape[0] > _NEAR
     for j in range(cold):
         slot = np.uint64(slots[first + np.uint64(scratch.wanted[j])])
         group = multiply_high(slot << _ONE, coded.inverse)
         column = group_start(coded, group)
-        ask_for(coded.ribbon, column)
+        if large:
+            ask_for(coded.ribbon, column)
         scratch.groups[j] = group
         scratch.columns[j] = column
     escaped = np.uint64(0)
@@ -170,9 +181,12 @@ def fetch(coded, hot, slots, first, count, scratch):
         j = np.uint64(scratch.escaped[e])
         k = np.uint64(scratch.wanted[j])
         slot = np.uint64(slots[first + k])
-        scratch.units[k] = read_special(coded, slot, scratch.groups[j], scratch.columns[j], scratch.words[j])
+        unit = read_special(coded, slot, scratch.groups[j], scratch.columns[j], scratch.words[j])
+        scratch.units[k] = unit
+        if hot.mask != np.uint64(0):
+            keep_hot(hot, slot, unit)  # always: it takes ten times as long to read as others
     if hot.mask != np.uint64(0):
-        keep_hot(hot, slots, first, cold, scratch)
+        keep_some(hot, slots, first, cold, scratch)
 
 
 @inlined

@@ -51,12 +51,11 @@ def _best(drafts: Iterable[Draft]) -> Draft:
 
 
 def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int, limit: int) -> Draft:
-    """The best that groups of this size can do."""
-    sample = np.append(sample, np.zeros(-len(sample) % size, np.int16))
-    groups = len(sample) // size
-    factor = slots / len(sample)
+    """The best that groups of this size and codewords of at most `limit` bits can do."""
+    units = np.append(sample, np.zeros(-len(sample) % size, np.int16))
+    groups, factor = len(units) // size, slots / len(units)
     shape = Shape.of(size, _field_bits(sample, size))
-    words, fits = packed(sample, shape)
+    words, fits = packed(units, shape)
     fitting = np.flatnonzero(fits)
     _, first, inverse, counts = np.unique(
         hashes_of(words, shape)[fitting], return_index=True, return_inverse=True, return_counts=True
@@ -69,21 +68,33 @@ def draft(sample: NDArray[np.int16], size: int, slots: int, raw_bits: int, limit
     common[best] = True
     chosen = fitting[first[best]]
     escaped = np.setdiff1d(np.arange(groups), fitting[common[inverse]], assume_unique=True)
-    runs, values = np.zeros(size + 1, np.int64), np.zeros(1 << 16, np.int64)
-    count_escapes(sample, size, escaped, runs, values)
-    runs, values = np.rint(runs * factor).astype(np.int64), np.rint(values * factor).astype(np.int64)
-    count_escapes(sample, size, chosen, runs, values)
-    writer = writer_of(plan_escapes(runs, values, raw_bits))
-    lengths = np.empty(groups, np.uint64)
-    escape_lengths(sample, chosen, writer, lengths[: len(chosen)])
-    short = lengths[: len(chosen)] <= LONGEST
-    table_bits = float(lengths[: len(chosen)][short].sum())
-    escape_lengths(sample, escaped, writer, lengths[: len(escaped)])
-    spent = np.where(lengths[: len(escaped)] <= LONGEST - limit, lengths[: len(escaped)], 64 + 16 * size)
+    pattern_lengths, lengths = _escape_lengths(units, size, factor, raw_bits, chosen, escaped)
+    spent = np.where(lengths <= LONGEST - limit, lengths, 64 + 16 * size)  # others are kept beside the ribbon
     weights = np.append(counts[best], len(escaped)) if len(escaped) else counts[best]
     bits = float(weights @ limited_lengths(weights, limit)) + float(spent.sum())
+    short = pattern_lengths <= LONGEST
     patterns = words.reshape(groups, -1)[chosen[short]].reshape(-1)
-    return Draft(make_dictionary(shape, patterns), limit, bits * factor + table_bits)
+    return Draft(make_dictionary(shape, patterns), limit, bits * factor + float(pattern_lengths[short].sum()))
+
+
+def _escape_lengths(
+    units: NDArray[np.int16],
+    size: int,
+    factor: float,
+    raw_bits: int,
+    patterns: NDArray[np.int64],
+    escaped: NDArray[np.int64],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """How long these groups (by number) are as escapes: patterns, of which there is one each, and all others."""
+    runs, values = np.zeros(size + 1, np.int64), np.zeros(1 << 16, np.int64)
+    count_escapes(units, size, escaped, runs, values)
+    runs, values = np.rint(runs * factor).astype(np.int64), np.rint(values * factor).astype(np.int64)
+    count_escapes(units, size, patterns, runs, values)
+    writer = writer_of(plan_escapes(runs, values, raw_bits))
+    pattern_lengths, lengths = np.empty(len(patterns), np.uint64), np.empty(len(escaped), np.uint64)
+    escape_lengths(units, patterns, writer, pattern_lengths)
+    escape_lengths(units, escaped, writer, lengths)
+    return pattern_lengths, lengths
 
 
 def _field_bits(sample: NDArray[np.int16], size: int) -> int:
