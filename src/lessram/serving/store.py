@@ -21,8 +21,8 @@ from lessram.serving.escapes import EscapeCode, writer_of
 from lessram.serving.group_code import settle
 from lessram.serving.groups import MOST_VALUES, read_patterns, write_patterns
 from lessram.serving.lookup import ESCAPED, EXCEPTED, Coded, Hot, Scratch, look_up, no_hot
+from lessram.serving.patterns import plan_groups
 from lessram.serving.pieces import Pieces, Survey, Values, survey
-from lessram.serving.planning import plan_groups
 from lessram.serving.prefix import LIMIT, canonical, symbol_table
 from lessram.serving.ribbon import PADDING, Ribbon
 
