@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 TARGET = Path(__file__).with_name("commands.md")
-COMMANDS = ("", "train", "resume", "predict", "evaluate", "info", "compress", "export", "import-vw", "bounds")
+COMMANDS = ("", "train", "resume", "predict", "evaluate", "info", "compress", "export", "serve", "import-vw", "bounds")
 
 
 def help_of(command: str) -> str:

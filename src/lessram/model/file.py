@@ -109,13 +109,24 @@ def read(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Tensors,
         data = np.memmap(path, np.uint8, mode="r", offset=start) if os.path.getsize(path) > start else np.empty(0, "u1")
     except OSError as error:
         raise FileFormatError(f"{name}: cannot read: {error.strerror or error}") from None
-    content = _unseal(header.pop("__metadata__", None), name)
+    content, _ = _unseal(header.pop("__metadata__", None), name)
     if content.tensors.keys() != header.keys():
         raise _damaged(name, "its header and its description name different tensors")
     tensors = {key: _tensor(data, header[key], content.tensors[key], key, name, verify) for key in header}
     if sum(tensor.nbytes for tensor in tensors.values()) != data.size:
         raise _damaged(name, f"it has {data.size} bytes of tensors, expected {sum(t.nbytes for t in tensors.values())}")
     return tensors, content.about
+
+
+def checksum(path: str | os.PathLike[str]) -> str:
+    """The checksum of a file's description, in which are those of its tensors: equal files, equal checksums."""
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            header, _ = _read_header(file, name)
+    except OSError as error:
+        raise FileFormatError(f"{name}: cannot read: {error.strerror or error}") from None
+    return _unseal(header.get("__metadata__"), name)[1]
 
 
 def _read_header(file: Any, name: str) -> tuple[dict[str, Any], int]:
@@ -133,7 +144,7 @@ def _read_header(file: Any, name: str) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _unseal(metadata: Any, name: str) -> _Content:
+def _unseal(metadata: Any, name: str) -> tuple[_Content, str]:
     if not isinstance(metadata, dict) or FORMAT not in metadata:
         raise FileFormatError(f"{name}: a safetensors file, but not written by lessram")
     try:
@@ -145,7 +156,7 @@ def _unseal(metadata: Any, name: str) -> _Content:
             raise FileFormatError(
                 f"{name}: found format version {version}, expected {VERSION}: written by another version of lessram"
             )
-        return msgspec.json.decode(sealed.content, type=_Content)
+        return msgspec.json.decode(sealed.content, type=_Content), sealed.checksum
     except (msgspec.DecodeError, UnicodeError, TypeError):
         raise _damaged(name, "its description cannot be read") from None
 

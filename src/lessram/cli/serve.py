@@ -1,0 +1,76 @@
+"""lessram serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from lessram.serving.server.loaded import Predicts
+
+
+def serve(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, compressed or as train writes it.")],
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="PORT", help="Where to listen; 0 = any free port.")] = 8000,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Processes; they share the model's memory.")
+    ] = 1,
+    max_body: Annotated[
+        int, typer.Option("--max-body", metavar="MB", help="The largest body of a request, in megabytes.")
+    ] = 16,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="For a body to arrive, and for its answer.")
+    ] = 10.0,
+    poll: Annotated[
+        float, typer.Option("--poll", metavar="SECONDS", help="How often to look whether the file was replaced.")
+    ] = 1.0,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Whether to compare all checksums before serving a file.")
+    ] = True,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
+) -> None:
+    """Serve a model over HTTP: /predict, /batch, /explain, /healthz, /metrics, and a page at / to try a row.
+
+    A file that is replaced (by rename, as lessram writes) is taken over between two requests. SIGTERM and Ctrl-C finish
+    what is in flight.
+
+    \b
+    Examples:
+      lessram serve clicks.served --port 8000 --workers 4
+      curl -d '{"features": {"site": "rome", "price": 0.5}}' http://127.0.0.1:8000/predict
+    """
+    from lessram.serving.server.http import Limits
+    from lessram.serving.server.run import Settings
+    from lessram.serving.server.run import serve as run
+
+    settings = Settings(
+        host=host,
+        port=port,
+        workers=workers,
+        limits=Limits(body=max_body << 20, seconds=timeout),
+        poll=poll,
+        verify=verify,
+        access_log=access_log,
+    )
+    run(str(model), open_model, settings)
+
+
+def open_model(path: str) -> Predicts:
+    """A model of either kind, as the server takes it."""
+    from lessram.model.model import Model
+
+    return Trained(Model.load(path, verify=False))
+
+
+class Trained:
+    """A trained model, mapped from its file, predicting as `lessram predict` does."""
+
+    def __init__(self, model: Any) -> None:
+        from lessram.learning.learner import Learner
+        from lessram.learning.training import reading_of
+
+        self.slots, self.loss, self.reading = model.spec.slots, model.spec.loss, reading_of(model)
+        self.predict = Learner(model).predict

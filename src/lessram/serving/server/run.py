@@ -1,0 +1,153 @@
+"""Sockets, worker processes, signals: the application under uvicorn.
+
+The listening socket is made once and shared; so are the pages of the mapped model, by the operating system. SIGTERM and
+Ctrl-C end the server gracefully: no new connections, requests in flight are finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging.config
+import math
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from lessram.errors import LessramError, SpecError
+from lessram.serving.server.app import make_app
+from lessram.serving.server.http import Limits
+from lessram.serving.server.loaded import Loaded, Opener, load
+from lessram.serving.server.metrics import FOLDER, forget_worker
+
+log = logging.getLogger("lessram.serve")
+
+_LOOK = 0.5
+"""Seconds between two looks whether all workers live."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to serve."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0 for any free one."""
+    workers: int = 1
+    limits: Limits = Limits()
+    poll: float = 1.0
+    """Seconds between two looks at the file."""
+    verify: bool = True
+    """Whether to compare all checksums of a model before it is served."""
+    access_log: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or not 0 <= self.port < 1 << 16:
+            raise SpecError(f"workers must be at least 1 and port below 65536, got {self.workers} and {self.port}")
+        if self.limits.body < 1 or not self.limits.seconds > 0 or not self.poll > 0:
+            raise SpecError("the limits of body and time and the poll interval must be above 0")
+
+
+def serve(path: str, opener: Opener, settings: Settings) -> None:
+    """Serve a model file until told to stop. `opener` is called by every worker: a function of a module."""
+    try:
+        import prometheus_client  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise LessramError(f"the server needs {error.name}: pip install 'lessram[serve]'") from None
+
+    logging.config.dictConfig(LOGGING)
+    first = load(path, opener, verify=settings.verify)  # what is wrong with the file is said before any worker starts
+    with _listen(settings.host, settings.port) as listening, _told_to_stop() as stop:
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        log.info("serving %s (checksum %s) at http://%s:%d", path, first.checksum[:16], shown, port)
+        if settings.workers == 1:
+            work(path, opener, settings, listening, first)
+        else:
+            _supervise(path, opener, settings, listening, stop)
+    log.info("stopped")
+
+
+def work(path: str, opener: Opener, settings: Settings, listening: socket.socket, first: Loaded | None = None) -> None:
+    """Answer requests in this process until a signal comes, then finish those in flight."""
+    import uvicorn
+
+    logging.config.dictConfig(LOGGING)
+    first = first or load(path, opener, verify=settings.verify)
+    app = make_app(first, path, opener, limits=settings.limits, poll=settings.poll, verify=settings.verify)
+    config = uvicorn.Config(
+        app,
+        access_log=settings.access_log,
+        log_config=None,
+        server_header=False,
+        lifespan="on",
+        ws="none",
+        timeout_graceful_shutdown=math.ceil(2 * settings.limits.seconds) + 1,
+    )
+    with _told_to_stop():  # uvicorn raises the signal that ended it once more; being told to stop is no failure
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _supervise(path: str, opener: Opener, settings: Settings, listening: socket.socket, stop: threading.Event) -> None:
+    """Keep so many workers alive until told to stop, then let each finish."""
+    context = multiprocessing.get_context("spawn")
+
+    def start() -> Any:
+        process = context.Process(target=work, args=(path, opener, settings, listening))
+        process.start()
+        return process
+
+    with tempfile.TemporaryDirectory(prefix="lessram-metrics-") as folder:
+        os.environ[FOLDER] = folder  # for workers only: this process has imported nothing that looks at it
+        workers = [start() for _ in range(settings.workers)]
+        while not stop.wait(_LOOK):
+            for number, worker in enumerate(workers):
+                if not worker.is_alive():
+                    log.error("worker %d ended with code %s; starting another", worker.pid, worker.exitcode)
+                    forget_worker(worker.pid)
+                    workers[number] = start()
+        for worker in workers:
+            worker.terminate()  # SIGTERM: it finishes what is in flight
+        for worker in workers:
+            worker.join()
+        del os.environ[FOLDER]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise LessramError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set, instead of ending the process."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "loggers": {
+        "lessram.serve": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+        "uvicorn.access": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+    },
+}
