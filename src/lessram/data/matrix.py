@@ -314,7 +314,8 @@ def _slots_of(ids: NDArray[Any], rules: Rules) -> NDArray[Any]:
 def _float32_or_nan(value: Any) -> np.float32:
     try:
         with np.errstate(over="ignore"):
-            return np.float32(value)
+            number = np.float32(value)
+            return number if number.ndim == 0 else np.float32("nan")  # of a list it would be an array
     except (TypeError, ValueError, OverflowError):
         return np.float32("nan")
 

@@ -125,7 +125,10 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise LessramError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from None
+        reason = (
+            os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        )  # names give errors below 0
+        raise LessramError(f"cannot listen at {host}, port {port}: {reason}") from None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,132 @@
+"""`lessram serve` as a process: signals, workers, messages, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the server needs lessram[serve]")
+
+from serving_http import Answer, Client, small_model, wait_for
+
+BODY = b'{"slots": [1, 2, 3]}'
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served") / "model.lessram"
+    small_model().save(path)
+    return path
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, model: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "lessram.cli.main", "serve", str(model), *options]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.first = self.process.stderr.readline()
+        match = re.search(r"at http://127.0.0.1:(\d+)$", self.first)
+        assert match, self.first + self.process.stderr.read()
+        self.port = int(match[1])
+
+    def end(self) -> tuple[int, str]:
+        self.process.terminate()
+        _, log = self.process.communicate(timeout=60)
+        return self.process.returncode, log
+
+
+@contextlib.contextmanager
+def running(model: Path, *options: str) -> Iterator[Running]:
+    server = Running(model, "--port", "0", *options)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.communicate()
+
+
+def ask(port: int, method: str, path: str, body: bytes | None = None) -> Answer:
+    with contextlib.closing(Client(port)) as client:
+        return client.ask(method, path, body)
+
+
+def answers(port: int) -> bool:
+    try:
+        return ask(port, "GET", "/healthz").status == 200
+    except OSError:
+        return False
+
+
+def test_a_request_in_flight_is_finished_when_the_server_is_told_to_stop(model: Path) -> None:
+    with running(model, "--access-log") as server:
+        wait_for(lambda: answers(server.port))
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+            head = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(BODY)
+            connection.sendall(head + BODY[:5])
+            time.sleep(0.3)
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: not answers(server.port))
+            connection.sendall(BODY[5:])
+            answer = connection.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b'"margin":' in answer
+        code, log = server.end()
+    assert code == 0
+    assert log.rstrip().endswith("stopped")
+    assert "GET /healthz" in log
+
+
+def test_several_workers_answer_and_are_replaced_when_they_die(model: Path) -> None:
+    with running(model, "--workers", "2") as server:
+        wait_for(lambda: answers(server.port))
+        expected = ask(server.port, "POST", "/predict", BODY)
+        assert expected.status == 200
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+        if children.exists():
+            first, *_ = [pid for pid in map(int, children.read_text().split()) if b"spawn_main" in command(pid)]
+            subprocess.run(["kill", "-9", str(first)], check=True)
+            wait_for(lambda: str(first) not in children.read_text().split())
+            wait_for(lambda: answers(server.port))
+        assert ask(server.port, "POST", "/predict", BODY).body == expected.body
+        metrics = ask(server.port, "GET", "/metrics").body
+        assert 'lessram_requests_total{endpoint="predict",status="200"} 2.0' in metrics, "workers count together"
+        assert re.search(r'lessram_model_generation{pid="\d+"} 1.0', metrics)
+        code, log = server.end()
+    assert code == 0
+    assert log.rstrip().endswith("stopped")
+
+
+def command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def refused(*words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "lessram.cli.main", "serve", *words]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return result.returncode, result.stderr
+
+
+def test_what_cannot_be_served_is_said_in_one_line(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "foreign").write_bytes(b"nonsense")
+    code, message = refused(str(tmp_path / "foreign"))
+    assert (code, message) == (
+        1,
+        f"lessram: {tmp_path / 'foreign'}: not a lessram model: found no safetensors header\n",
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, message = refused(str(model), "--port", port)
+    assert (code, message) == (1, f"lessram: cannot listen at 127.0.0.1, port {port}: Address already in use\n")
+    code, message = refused(str(model), "--workers", "0")
+    assert (code, message) == (2, "lessram: workers must be at least 1 and port below 65536, got 0 and 8000\n")
