@@ -94,7 +94,7 @@ class Loaded:
     def warm_up(self) -> None:
         """Compile or load all kernels now, so that no request waits for them."""
         slots: NDArray[Any] = np.zeros(1, slot_type(self.slots))
-        for values in (None, np.ones(1, np.float32)):
+        for values in (None, np.ones(1, np.float32)):  # two kinds of batches: of ones, and of values
             self._predictor.predict(Batch(np.zeros(1, np.float32), np.array([0, 1]), slots, values), trusted=True)
         rows = [b"{}"] if self.reading.schema else [b'{"features": {"1": 0.5}}', b'{"features": {"name": 1}}']
         for row in rows:

@@ -21,18 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.data.checks import checked, without_zeros
+from lessram.data.checks import without_zeros
 from lessram.data.formats import Reading
-from lessram.data.hashing import MARGIN, hash_dtype, hash_for_slots, hash_names
+from lessram.data.hashing import MARGIN, hash_dtype, hash_for_slots, hash_name
 from lessram.data.jsonl import JsonParser
 from lessram.data.lines import chunk_of
 from lessram.data.matrix import Matrix, place_ids
 from lessram.data.parsing import BadLine, RowBuffers, make_rules, slot_type
 from lessram.data.pipeline import Parser
+from lessram.data.rows import LARGEST
 from lessram.data.schema import Schema
 from lessram.data.svmlight import parse as parse_svmlight
 from lessram.data.vw import VwOptions, VwParser
 from lessram.errors import DataError
+from lessram.jit import kernel
 
 _PREDICTING: dict[str, Any] = {"labels": "real", "keep_unlabelled": True}  # labels may be anything, or missing
 
@@ -97,6 +99,8 @@ class _FeatureRows:
         if form is Form.JSON_LINES:
             body = b"[%b]" % b",".join(line for line in body.split(b"\n") if line.strip())
         rows = [_decode(_ROW, body, _SHAPE)] if form is Form.ROW else _decode(_ROWS, body, f"an array of {_SHAPE}")
+        if not rows:
+            return
         first = 0
         for slotted, group in itertools.groupby(rows, lambda row: row.features is None):
             part = list(group)
@@ -114,16 +118,22 @@ class _FeatureRows:
             raise DataError(f"found a slot of more than 63 bits, expected 0 to {self.slots - 1}") from None
         if slots.size and (slots.min() < 0 or slots.max() >= self.slots):
             bad = int(np.argmax((slots < 0) | (slots >= self.slots)))
-            row = int(np.searchsorted(np.cumsum(lengths), bad, side="right"))
+            row = int(np.searchsorted(_starts(lengths), bad, side="right")) - 1
             raise DataError(f"found slot {slots[bad]}, expected 0 to {self.slots - 1}", place=f"row {row}")
-        values = None
-        if any(row.values is not None for row in rows):
-            each = (row.values or [1.0] * length for row, length in zip(rows, lengths, strict=True))
-            with np.errstate(over="ignore"):
-                values = np.array([*itertools.chain.from_iterable(each)], np.float64).astype(np.float32)
         fitting: NDArray[Any] = slots.astype(slot_type(self.slots))
-        batch = Batch(_labels(rows), _starts(lengths), fitting, values)
-        return batch if values is None else checked(batch, self.slots, real_labels=True)
+        batch = Batch(_labels(rows), _starts(lengths), fitting)
+        if all(row.values is None for row in rows):
+            return batch
+        each = (row.values or [1.0] * length for row, length in zip(rows, lengths, strict=True))
+        numbers = np.array([*itertools.chain.from_iterable(each)], np.float64)
+        values = np.empty(len(numbers), np.float32)
+        _, zeros, strange = to_float32(numbers, values)
+        if strange:
+            bad = int(np.argmin(np.isfinite(values)))
+            row = int(np.searchsorted(batch.indptr, bad, side="right")) - 1
+            raise DataError(f"found {numbers[bad]} as a value, expected one that float32 can hold", place=f"row {row}")
+        batch = batch._replace(values=values)
+        return without_zeros(batch) if zeros else batch
 
     def _named(self, rows: list[dict[str, Any]]) -> Iterator[Batch]:
         """The batches of rows of features by name; errors begin with `row N: `."""
@@ -132,6 +142,29 @@ class _FeatureRows:
     def _text(self, body: bytes) -> Iterator[Batch]:
         """The batches of lines in the format that the model was trained on."""
         raise NotImplementedError
+
+
+@kernel
+def place_names(data, lengths, seed, slots, found):
+    """Write the slots of names that lie one behind the other, with `MARGIN` bytes behind the last."""
+    start = np.uint64(0)
+    for i in range(np.uint64(lengths.shape[0])):
+        length = np.uint64(lengths[i])
+        found[i] = np.uint64(hash_name(data, start, length, seed)) % slots
+        start += length
+
+
+@kernel
+def to_float32(numbers, values):
+    """Write the numbers as float32; how many of these are 1, are 0, are not finite."""
+    ones, zeros, strange = np.int64(0), np.int64(0), np.int64(0)
+    for k in range(np.uint64(numbers.shape[0])):
+        value = np.float32(numbers[k])
+        ones += value == np.float32(1)
+        zeros += value == np.float32(0)
+        strange += not (abs(value) <= LARGEST)
+        values[k] = value
+    return ones, zeros, strange
 
 
 class NumberedRows(_FeatureRows):
@@ -150,38 +183,42 @@ class NumberedRows(_FeatureRows):
         yield parsed.batch
 
     def _named(self, rows: list[dict[str, Any]]) -> Iterator[Batch]:
-        names = [*itertools.chain.from_iterable(rows)]
         values = [*itertools.chain.from_iterable(row.values() for row in rows)]
         kinds = set(map(type, values))
         if str in kinds:
-            pairs = list(zip(names, values, strict=True))
-            names = [f"{name}={value}" if type(value) is str else name for name, value in pairs]
+            items = itertools.chain.from_iterable(row.items() for row in rows)
+            names = [f"{name}={value}" if type(value) is str else name for name, value in items]
             values = [1.0 if type(value) is str else value for value in values]
-        if not kinds <= _PLAIN or not self._rules.hashing:
-            yield from self._one_by_one(rows)
-            return
+        else:
+            names = [*itertools.chain.from_iterable(rows)]
+        numbers = np.empty(len(values), np.float32)
         try:
-            with np.errstate(over="ignore"):
-                numbers = np.array(values, np.float64).astype(np.float32)
+            if not kinds <= _PLAIN or not self._rules.hashing:
+                raise OverflowError
+            ones, zeros, strange = to_float32(np.array(values, np.float64), numbers)
             slots = self._slots(names)
         except OverflowError:  # a number of more digits than any type has
-            numbers, slots = np.array([np.inf], np.float32), np.empty(0, np.uint32)
-        if not np.isfinite(numbers).all():
+            strange = 1
+        if strange:
             yield from self._one_by_one(rows)
             return
-        ones = bool((numbers == 1).all())
-        batch = Batch(_labels(rows), _starts(map(len, rows)), slots, None if ones else numbers)
-        yield batch if ones or numbers.all() else without_zeros(batch)
+        starts = _starts(map(len, rows))
+        batch = Batch(_labels(rows), starts, slots, None if ones == len(values) else numbers)
+        yield without_zeros(batch) if zeros else batch
 
     def _slots(self, names: list[str]) -> NDArray[Any]:
         """The slots of names: few calls for all of them, since most requests have but one row."""
         text = "".join(names)
         data = text.encode()
         lengths = map(len, names) if len(data) == len(text) else (len(name.encode()) for name in names)
-        offsets = np.zeros(len(names) + 1, np.int64)
-        np.cumsum(np.fromiter(lengths, np.int64, len(names)), out=offsets[1:])
-        hashes = hash_names(np.frombuffer(bytearray(data + bytes(MARGIN)), np.uint8), offsets, self._seed)
-        slots = (hashes.astype(np.uint64) % self._rules.slots).astype(slot_type(self.slots))
+        slots: NDArray[Any] = np.empty(len(names), slot_type(self.slots))
+        place_names(
+            np.frombuffer(bytearray(data + bytes(MARGIN)), np.uint8),
+            np.fromiter(lengths, np.int64, len(names)),
+            self._seed,
+            self._rules.slots,
+            slots,
+        )
         if any(map(str.isdecimal, names)):
             ids = np.array([int(name) for name in names if _is_id(name)], np.uint64)
             found = np.empty(len(ids), slots.dtype)
