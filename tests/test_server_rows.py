@@ -16,7 +16,9 @@ from lessram.data.matrix import Matrix
 from lessram.data.schema import Schema
 from lessram.data.vw import VwOptions
 from lessram.errors import DataError
-from lessram.serving.server.rows import Form, row_reader, vw_line
+from lessram.serving.server.forms import Form
+from lessram.serving.server.rows import row_reader
+from lessram.serving.server.vw_rows import vw_line
 
 SLOTS = 1000
 TABLE = Reading(schema=Schema(columns=("click", "site", "user.age"), kinds=("label", "categorical", "numeric")))

@@ -28,6 +28,7 @@ import msgspec
 
 from lessram.errors import DataError
 from lessram.serving.server.explain import explain
+from lessram.serving.server.forms import Form
 from lessram.serving.server.http import (
     Gone,
     Limits,
@@ -43,7 +44,6 @@ from lessram.serving.server.http import (
 from lessram.serving.server.loaded import Loaded, Opener, probabilities
 from lessram.serving.server.metrics import Metrics
 from lessram.serving.server.reload import Keeper
-from lessram.serving.server.rows import Form
 
 log = logging.getLogger("lessram.serve")
 

@@ -16,8 +16,8 @@ import msgspec
 from lessram.data.formats import Reading
 from lessram.data.schema import Schema
 from lessram.errors import DataError
+from lessram.serving.server.forms import Form
 from lessram.serving.server.loaded import Loaded, probabilities
-from lessram.serving.server.rows import Form
 
 _WORDS = re.compile(r"\w+")
 MOST_PARTS = 10_000

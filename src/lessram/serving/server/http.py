@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from lessram.serving.server.rows import Form
+from lessram.serving.server.forms import Form
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -17,7 +17,8 @@ from lessram.data.parsing import slot_type
 from lessram.errors import DataError, FileFormatError
 from lessram.model import file
 from lessram.numerics.loss import Loss
-from lessram.serving.server.rows import Form, RowReader, row_reader
+from lessram.serving.server.forms import Form
+from lessram.serving.server.rows import RowReader, row_reader
 
 _TRIES = 5
 
