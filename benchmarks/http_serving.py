@@ -6,8 +6,8 @@ Without MODEL, one of 2^22 slots is trained on random rows. One worker; the clie
 machine, with 16 connections that stay open. The ceiling is an application that reads the same body and answers with
 constant bytes, under the same uvicorn, measured in turn with the server; the best round of each counts.
 
-A worker is one core. What it would do with a core of its own is counted too: requests a second of the server's CPU time,
-which other processes on the machine and the client beside it hardly change. Ratios are of these.
+A worker is one core. What it would do with a core of its own is counted too: requests a second of the server's CPU
+time, which other processes on the machine and the client beside it change less than the clock. Ratios are of these.
 """
 
 from __future__ import annotations

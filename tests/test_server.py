@@ -220,7 +220,7 @@ def test_an_unexpected_failure_is_logged_and_answered(
     numbered: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(numbered) as client:
-        monkeypatch.setattr("lessram.serving.server.app.probabilities", None)
+        monkeypatch.setattr("lessram.serving.server.app.probability", None)
         answer = client.post("/predict", {"slots": [1]})
     assert (answer.status, answer.body) == (500, {"error": "the server failed; its log says why"})
     assert "predict failed" in caplog.text

@@ -17,6 +17,7 @@ from lessram.data.schema import Schema
 from lessram.data.vw import VwOptions
 from lessram.errors import DataError
 from lessram.serving.server.forms import Form
+from lessram.serving.server.loaded import probabilities, probability
 from lessram.serving.server.rows import row_reader
 from lessram.serving.server.vw_rows import vw_line
 
@@ -122,3 +123,8 @@ def test_bad_rows_are_described(reading: Reading, body: bytes, form: Form, messa
 def test_no_rows_are_no_error(reading: Reading) -> None:
     assert rows(reading, b"[]", Form.ROWS) == []
     assert rows(reading, b"", Form.JSON_LINES) == []
+
+
+def test_one_probability_is_that_of_many() -> None:
+    margins = np.concatenate([np.linspace(-800, 800, 401), np.random.default_rng(1).normal(0, 5, 400), [0.0, -700.0]])
+    assert [probability(margin) for margin in margins.tolist()] == probabilities(margins).tolist()

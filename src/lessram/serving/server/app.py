@@ -41,7 +41,7 @@ from lessram.serving.server.http import (
     read_body,
     respond,
 )
-from lessram.serving.server.loaded import Loaded, Opener, probabilities
+from lessram.serving.server.loaded import Loaded, Opener, probabilities, probability
 from lessram.serving.server.metrics import Metrics
 from lessram.serving.server.reload import Keeper
 
@@ -58,8 +58,8 @@ def predict(model: Loaded, body: bytes, form: Form) -> tuple[Any, int]:
     margins = model.margins(body, form)
     if len(margins) != 1:
         raise DataError(f"found {len(margins)} rows, expected one: /batch takes many")
-    probability = float(probabilities(margins)[0]) if model.logistic else None
-    return {"margin": float(margins[0]), "probability": probability}, 1
+    margin = float(margins[0])
+    return {"margin": margin, "probability": probability(margin) if model.logistic else None}, 1
 
 
 def batch(model: Loaded, body: bytes, form: Form) -> tuple[Any, int]:

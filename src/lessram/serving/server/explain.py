@@ -17,7 +17,7 @@ from lessram.data.formats import Reading
 from lessram.data.schema import Schema
 from lessram.errors import DataError
 from lessram.serving.server.forms import Form
-from lessram.serving.server.loaded import Loaded, probabilities
+from lessram.serving.server.loaded import Loaded, probability
 
 _WORDS = re.compile(r"\w+")
 MOST_PARTS = 10_000
@@ -59,7 +59,7 @@ def explain(model: Loaded, body: bytes, form: Form) -> Explanation:
     parts = [Part(name, amount) for name, amount in sorted(sums.items(), key=lambda item: -abs(item[1]))]
     return Explanation(
         margin=float(total[0]),
-        probability=float(probabilities(total)[0]) if model.logistic else None,
+        probability=probability(float(total[0])) if model.logistic else None,
         intercept=intercept,
         parts=parts,
         rest=float(total[0]) - intercept - sum(sums.values()),

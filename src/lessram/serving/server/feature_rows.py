@@ -59,11 +59,8 @@ class FeatureRows:
         if form is Form.JSON_LINES:
             body = b"[%b]" % b",".join(line for line in body.split(b"\n") if line.strip())
         rows = [decode(_ROW, body, _SHAPE)] if form is Form.ROW else decode(_ROWS, body, f"an array of {_SHAPE}")
-        if not rows:
-            return
         first = 0
-        for slotted, group in itertools.groupby(rows, lambda row: row.features is None):
-            part = list(group)
+        for slotted, part in _alike(rows):
             try:
                 yield from [self._slotted(part)] if slotted else self._named([row.features or {} for row in part])
             except DataError as error:
@@ -71,27 +68,27 @@ class FeatureRows:
             first += len(part)
 
     def _slotted(self, rows: list[Row]) -> Batch:
-        lengths = [len(row.slots or ()) for row in rows]
+        starts = _starts(len(row.slots or ()) for row in rows)
         try:
-            slots = np.array([*itertools.chain.from_iterable(row.slots or () for row in rows)], np.int64)
+            ids = np.array([*itertools.chain.from_iterable(row.slots or () for row in rows)], np.int64)
         except OverflowError:
             raise DataError(f"found a slot of more than 63 bits, expected 0 to {self.slots - 1}") from None
-        if slots.size and (slots.min() < 0 or slots.max() >= self.slots):
-            bad = int(np.argmax((slots < 0) | (slots >= self.slots)))
-            row = int(np.searchsorted(_starts(lengths), bad, side="right")) - 1
-            raise DataError(f"found slot {slots[bad]}, expected 0 to {self.slots - 1}", place=f"row {row}")
-        fitting: NDArray[Any] = slots.astype(slot_type(self.slots))
-        batch = Batch(_labels(rows), _starts(lengths), fitting)
+        slots: NDArray[Any] = np.empty(len(ids), slot_type(self.slots))
+        bad = place_slots(ids, self.slots, slots)
+        if bad < len(ids):
+            message = f"found slot {ids[bad]}, expected 0 to {self.slots - 1}"
+            raise DataError(message, place=f"row {_row_of(bad, starts)}")
+        batch = Batch(_labels(rows), starts, slots)
         if all(row.values is None for row in rows):
             return batch
-        each = (row.values or [1.0] * length for row, length in zip(rows, lengths, strict=True))
+        each = (row.values or [1.0] * len(row.slots or ()) for row in rows)
         numbers = np.array([*itertools.chain.from_iterable(each)], np.float64)
         values = np.empty(len(numbers), np.float32)
         _, zeros, strange = to_float32(numbers, values)
         if strange:
             bad = int(np.argmin(np.isfinite(values)))
-            row = int(np.searchsorted(batch.indptr, bad, side="right")) - 1
-            raise DataError(f"found {numbers[bad]} as a value, expected one that float32 can hold", place=f"row {row}")
+            message = f"found {numbers[bad]} as a value, expected one that float32 can hold"
+            raise DataError(message, place=f"row {_row_of(bad, starts)}")
         batch = batch._replace(values=values)
         return without_zeros(batch) if zeros else batch
 
@@ -112,6 +109,16 @@ def place_names(data, lengths, seed, slots, found):
         length = np.uint64(lengths[i])
         found[i] = np.uint64(hash_name(data, start, length, seed)) % slots
         start += length
+
+
+@kernel
+def place_slots(ids, slots, found):
+    """Write the ids as slots; which of them is the first that is none, or their number."""
+    bad = np.int64(ids.shape[0])
+    for k in range(np.int64(ids.shape[0])):
+        bad = k if (ids[k] < 0 or ids[k] >= slots) and k < bad else bad
+        found[k] = np.uint64(ids[k])
+    return bad
 
 
 @kernel
@@ -190,6 +197,19 @@ class NumberedRows(FeatureRows):
         """The same, feature by feature, for a message that names the one that will not do."""
         numbered = [{int(name) if _is_id(name) else name: value for name, value in row.items()} for row in rows]
         return Matrix(numbered, self.slots, hash=self._reading.hash, hash_seed=self._reading.hash_seed).batches()
+
+
+def _alike(rows: list[Row]) -> Iterator[tuple[bool, list[Row]]]:
+    """The rows in runs of those by slot and those by name."""
+    if len(rows) == 1:
+        yield rows[0].features is None, rows
+        return
+    for slotted, group in itertools.groupby(rows, lambda row: row.features is None):
+        yield slotted, list(group)
+
+
+def _row_of(feature: int, starts: NDArray[np.int64]) -> int:
+    return int(np.searchsorted(starts, feature, side="right")) - 1
 
 
 def _is_id(name: str) -> bool:

@@ -21,6 +21,7 @@ from lessram.serving.server.forms import Form
 from lessram.serving.server.rows import RowReader, row_reader
 
 _TRIES = 5
+_LARGE = 700.0
 
 
 class Predicts(Protocol):
@@ -128,3 +129,10 @@ def probabilities(margins: NDArray[np.float64]) -> NDArray[np.float64]:
     """σ(z), as `lessram predict` computes it."""
     with np.errstate(over="ignore"):
         return 1.0 / (1.0 + np.exp(-margins))
+
+
+def probability(margin: float) -> float:
+    """The same of one margin, in a fraction of the time."""
+    if margin < -_LARGE:  # where the exponential may overflow
+        return float(probabilities(np.array([margin]))[0])
+    return 1.0 / (1.0 + float(np.exp(-margin)))
