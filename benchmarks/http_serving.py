@@ -300,6 +300,22 @@ def reloads(folder: Path) -> dict[str, int]:
     return counts
 
 
+def sharing(model: Path) -> dict[str, float]:
+    """Megabytes of the model's file that two workers have resident, each by itself and both together."""
+    with running("-m", "lessram.cli.main", "serve", str(model), "--port", "0", "--workers", "2") as server:
+        children = Path(f"/proc/{server.process}/task/{server.process}/children").read_text().split()
+        maps = [Path(f"/proc/{child}/smaps").read_text() for child in children]
+    found = [
+        re.findall(rf"{re.escape(str(model))}\n.*?Rss: +(\d+) kB\nPss: +(\d+) kB", text, re.DOTALL) for text in maps
+    ]
+    workers = [entries for entries in found if entries]
+    return {
+        "workers": len(workers),
+        "resident_mb": max(sum(int(rss) for rss, _ in entries) for entries in workers) / 1e3,
+        "proportional_mb": sum(int(pss) for entries in workers for _, pss in entries) / 1e3,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", type=Path)
@@ -317,6 +333,7 @@ def main() -> None:
         with running(*serve) as server, running("-c", CEILING) as empty:
             found: dict[str, Any] = {"single": single(options.rounds, options.seconds, server, empty, options.slots)}
             found["batch_rows"] = batches(options.rounds, options.seconds, server, options.slots)
+        found["sharing"] = sharing(model)
         found["reloads"] = reloads(folder)
     print(json.dumps(found, indent=2))
     if options.json:

@@ -200,19 +200,19 @@ class Slow:
 
     def predict(self, batch: Any, *, trusted: bool = False) -> Any:
         if batch.rows > 1:
-            time.sleep(0.6)
+            time.sleep(1.5)
         return self._predict(batch, trusted=trusted)
 
 
 def test_slow_bodies_and_slow_answers_are_given_up(numbered: Path) -> None:
-    with serving(numbered, limits=Limits(seconds=0.2), opener=Slow) as client:
+    with serving(numbered, limits=Limits(seconds=0.5), opener=Slow) as client:
         head = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
         answer = raw(client.port, head, b"{")
         assert b"408" in answer.splitlines()[0]
-        assert b"found 1 of 100 bytes of the body after 0.2 s, expected all of it" in answer
+        assert b"found 1 of 100 bytes of the body after 0.5 s, expected all of it" in answer
         slow = client.post("/batch", [{"slots": [1]}] * 2000)
         assert slow.status == 503
-        assert "found no end of the computation after 0.2 s" in slow.body["error"]
+        assert "found no end of the computation after 0.5 s" in slow.body["error"]
         assert client.post("/predict", {"slots": [1]}).status == 200
 
 

@@ -42,7 +42,7 @@ class Running:
 
     def end(self) -> tuple[int, str]:
         self.process.terminate()
-        _, log = self.process.communicate(timeout=60)
+        _, log = self.process.communicate(timeout=120)
         return self.process.returncode, log
 
 

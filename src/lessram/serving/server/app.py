@@ -75,8 +75,8 @@ def explained(model: Loaded, body: bytes, form: Form) -> tuple[Any, int]:
 class Endpoint:
     """An ASGI application that answers bodies by the model of the moment."""
 
-    def __init__(self, service: Service, name: str, answer: Answer, json: Form) -> None:
-        self._service, self._name, self._answer, self._json = service, name, answer, json
+    def __init__(self, service: Service, name: str, answer: Answer, json: Form, inline: int = INLINE) -> None:
+        self._service, self._name, self._answer, self._json, self._inline = service, name, answer, json, inline
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
@@ -86,7 +86,8 @@ class Endpoint:
             body = await read_body(scope, receive, self._service.limits)
             model = self._service.keeper.current
             headers = model.headers
-            found, rows = await self._service.run(len(body), self._answer, model, body, form)
+            run = self._service.run_here if len(body) <= self._inline else self._service.run_in_thread
+            found, rows = await run(self._answer, model, body, form)
             content = msgspec.json.encode(found)
         except DataError as error:
             status, content = 400, error_body(str(error))
@@ -109,10 +110,12 @@ class Service:
         self.keeper, self.limits, self.metrics = keeper, limits, metrics
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "lessram-batch")
 
-    async def run(self, size: int, answer: Answer, *arguments: Any) -> tuple[Any, int]:
-        """Answer here if that is quick, else in a thread: kernels and checksums release the interpreter's lock."""
-        if size <= INLINE:
-            return answer(*arguments)
+    async def run_here(self, answer: Answer, *arguments: Any) -> tuple[Any, int]:
+        """For what is quick."""
+        return answer(*arguments)
+
+    async def run_in_thread(self, answer: Answer, *arguments: Any) -> tuple[Any, int]:
+        """For the rest, so that others are answered meanwhile: kernels release the interpreter's lock."""
         work = asyncio.get_running_loop().run_in_executor(self._threads, answer, *arguments)
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
@@ -202,7 +205,7 @@ def make_app(
     routes = [
         Route("/predict", Endpoint(service, "predict", predict, Form.ROW), methods=["POST"]),
         Route("/batch", Endpoint(service, "batch", batch, Form.ROWS), methods=["POST"]),
-        Route("/explain", Endpoint(service, "explain", explained, Form.ROW), methods=["POST"]),
+        Route("/explain", Endpoint(service, "explain", explained, Form.ROW, inline=0), methods=["POST"]),
         Route("/model", pages.model),
         Route("/healthz", pages.health),
         Route("/metrics", pages.metrics),
