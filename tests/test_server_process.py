@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import socket
@@ -37,6 +38,8 @@ class Running:
         assert self.process.stderr is not None
         self.first = self.process.stderr.readline()
         match = re.search(r"at http://127.0.0.1:(\d+)$", self.first)
+        if match is None:
+            self.process.kill()
         assert match, self.first + self.process.stderr.read()
         self.port = int(match[1])
 
@@ -52,7 +55,7 @@ def running(model: Path, *options: str) -> Iterator[Running]:
     try:
         yield server
     finally:
-        server.process.kill()
+        server.process.kill()  # which its workers notice
         server.process.communicate()
 
 
@@ -94,9 +97,10 @@ def test_several_workers_answer_and_are_replaced_when_they_die(model: Path) -> N
         assert expected.status == 200
         children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
         if children.exists():
-            first, *_ = [pid for pid in map(int, children.read_text().split()) if b"spawn_main" in command(pid)]
-            subprocess.run(["kill", "-9", str(first)], check=True)
-            wait_for(lambda: str(first) not in children.read_text().split())
+            wait_for(lambda: len(workers(children)) == 2)
+            first, _ = workers(children)
+            os.kill(first, signal.SIGKILL)
+            wait_for(lambda: first not in workers(children) and len(workers(children)) == 2)
             wait_for(lambda: answers(server.port))
         assert ask(server.port, "POST", "/predict", BODY).body == expected.body
         metrics = ask(server.port, "GET", "/metrics").body
@@ -107,8 +111,17 @@ def test_several_workers_answer_and_are_replaced_when_they_die(model: Path) -> N
     assert log.rstrip().endswith("stopped")
 
 
-def command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+def test_workers_end_with_a_supervisor_that_was_killed(model: Path) -> None:
+    with running(model, "--workers", "2") as server:
+        wait_for(lambda: answers(server.port))
+        server.process.kill()
+        wait_for(lambda: not answers(server.port))
+
+
+def workers(children: Path) -> list[int]:
+    """The workers among the children of a process."""
+    found = map(int, children.read_text().split())
+    return [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def refused(*words: str) -> tuple[int, str]:

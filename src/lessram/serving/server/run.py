@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging.config
 import math
-import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import socket
@@ -80,6 +80,7 @@ def work(path: str, opener: Opener, settings: Settings, listening: socket.socket
     import uvicorn
 
     logging.config.dictConfig(LOGGING)
+    _end_with_parent()
     first = first or load(path, opener, verify=settings.verify)
     app = make_app(first, path, opener, limits=settings.limits, poll=settings.poll, verify=settings.verify)
     config = uvicorn.Config(
@@ -93,6 +94,19 @@ def work(path: str, opener: Opener, settings: Settings, listening: socket.socket
     )
     with _told_to_stop():  # uvicorn raises the signal that ended it once more; being told to stop is no failure
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _end_with_parent() -> None:
+    """A worker whose supervisor was killed is told to stop: nobody else would tell it."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _supervise(path: str, opener: Opener, settings: Settings, listening: socket.socket, stop: threading.Event) -> None:
