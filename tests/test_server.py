@@ -127,6 +127,18 @@ def adds_up(explanation: dict[str, Any]) -> bool:
     return np.isclose(explanation["margin"], explanation["intercept"] + parts + explanation["rest"])
 
 
+def test_a_compressed_model_is_served_as_it_lies_on_disk(lessram: Any, tmp_path: Path) -> None:  # noqa: F811
+    data, model = trained(lessram, tmp_path, "rows.svm", SVMLIGHT)
+    assert lessram("compress", model, "-o", tmp_path / "served", "--grid", "q2.7", "-q").code == 0
+    expected = predicted(lessram, tmp_path / "served", data)
+    assert expected != predicted(lessram, model, data)
+    with serving(tmp_path / "served") as client:
+        assert as_rows(client.post("/batch", data.read_bytes(), "text/plain").body) == expected
+        os.replace(model, tmp_path / "served")  # back to the trained one, under the server's eyes
+        wait_for(lambda: client.get("/healthz").body["generation"] == 2)
+        assert as_rows(client.post("/batch", data.read_bytes(), "text/plain").body) != expected
+
+
 def test_a_model_without_probabilities_gives_none(tmp_path: Path) -> None:
     small_model(loss="squared", alpha=0.01).save(tmp_path / "model")
     with serving(tmp_path / "model") as client:

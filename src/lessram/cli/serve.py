@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,9 @@ def serve(
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Whether to compare all checksums before serving a file.")
     ] = True,
+    hot_bytes: Annotated[
+        int, typer.Option("--hot-bytes", metavar="BYTES", help="Of each worker, for values of a compressed model.")
+    ] = 0,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
 ) -> None:
     """Serve a model over HTTP: /predict, /batch, /explain, /healthz, /metrics, and a page at / to try a row.
@@ -55,13 +59,18 @@ def serve(
         verify=verify,
         access_log=access_log,
     )
-    run(str(model), open_model, settings)
+    run(str(model), functools.partial(open_model, hot_bytes=hot_bytes), settings)
 
 
-def open_model(path: str) -> Predicts:
-    """A model of either kind, as the server takes it."""
+def open_model(path: str, hot_bytes: int = 0) -> Predicts:
+    """A model of either kind, as the server takes it: mapped, its checksums compared by whoever asked for that."""
+    from lessram.cli.opened import kind_of
     from lessram.model.model import Model
+    from lessram.serving.predictor import Predictor
+    from lessram.serving.served import SERVED
 
+    if kind_of(Path(path)) == SERVED:
+        return Predictor.open(path, hot_bytes=hot_bytes)
     return Trained(Model.load(path, verify=False))
 
 

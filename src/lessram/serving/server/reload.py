@@ -49,7 +49,7 @@ class Keeper:
         number = self.current.generation + 1
         try:
             loaded = await asyncio.to_thread(load, self._path, self._opener, number, verify=self._verify)
-        except (LessramError, OSError, MemoryError) as error:
+        except Exception as error:  # whatever a file does to its reader, the old model goes on
             log.error("refused: %s; generation %d goes on", error, self.current.generation)
             self._on_reload("refused", self.current.generation)
             return
