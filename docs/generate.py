@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lessram.cli.main import app
+
 TARGET = Path(__file__).with_name("commands.md")
-COMMANDS = ("", "train", "resume", "predict", "evaluate", "info", "compress", "export", "serve", "import-vw", "bounds")
+COMMANDS = ["", *(str(command.name) for command in app.registered_commands)]
 
 
 def help_of(command: str) -> str:

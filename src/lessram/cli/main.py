@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from lessram import __version__
-from lessram.cli import bounds, compress, evaluate, export, import_vw, info, predict, serve, train
+from lessram.cli import bounds, compress, evaluate, export, import_vw, info, predict, reproduce, serve, train
 from lessram.errors import LessramError, SpecError
 
 
@@ -52,6 +52,7 @@ app.command("export")(export.export)
 app.command("serve")(serve.serve)
 app.command("import-vw")(import_vw.import_vw)
 app.command("bounds")(bounds.bounds)
+app.command("reproduce")(reproduce.reproduce)
 
 
 def _show_version(wanted: bool) -> None:
