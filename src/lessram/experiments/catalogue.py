@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lessram.errors import SpecError
-from lessram.experiments import counter, fig1, fig2, regret, report
+from lessram.experiments import counter, fig1, fig2, regret, report, table1
 from lessram.experiments.results import Findings, Setting
 
 EXPERIMENTS: dict[str, Callable[[Setting], Findings]] = {
     "fig1": fig1.run,
     "fig2": fig2.run,
+    "table1": table1.run,
     "counter": counter.run,
     "regret": regret.run,
 }

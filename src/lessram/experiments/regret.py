@@ -76,7 +76,7 @@ def run(setting: Setting) -> Findings:
         "coarsest that the theorems allow, gamma times the rate with -R and +R gridpoints. Regret is against the best "
         f"point in hindsight. A bound holds if it is {SURE:g} standard errors or more above the measured mean.",
         points=points,
-        claims=_claims(points),
+        claims=[*_bounded(points), _vanishing(points), _linear(points)],
         pictures={"regret": lambda figure: _draw(figure, points), "regret_fixed": lambda f: _draw_fixed(f, points)},
         tables=[_table(points)],
         remarks=_remarks(points),
@@ -176,7 +176,7 @@ def _point(
     }
 
 
-def _claims(points: list[dict[str, Any]]) -> list[Claim]:
+def _bounded(points: list[dict[str, Any]]) -> list[Claim]:
     named = {
         EXACT: "Theorem 3.1 and Corollary 3.2 (exact counts)",
         RANDOMIZED: "Theorem 3.3 (randomized counts, base 1.1)",
@@ -196,7 +196,7 @@ def _claims(points: list[dict[str, Any]]) -> list[Claim]:
                 f"gamma = {nearest['gamma']:g}, T = {nearest['T']:,})",
             )
         )
-    return [*found, _vanishing(points), _linear(points)]
+    return found
 
 
 def _last(points: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""`lessram reproduce`: runs, writes what it promises, and tells the truth about claims that fail."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lessram.cli.main import app
+from lessram.errors import DataError, SpecError
+from lessram.experiments import catalogue, counter, datasets, fig2, report, table1, trials
+from lessram.experiments.game import Adversary
+from lessram.experiments.results import Claim, Findings, Mean, Setting
+from lessram.learning.metrics import Scores
+from lessram.model.spec import Spec
+from lessram.numerics.counter import morris
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduced")
+
+
+def test_everything_in_a_quick_run(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--out", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout.splitlines()[-1])
+    failed = [claim["statement"] for claim in answer["claims"] if claim["holds"] is False]
+    assert failed == []
+    assert {claim["experiment"] for claim in answer["claims"]} == set(catalogue.EXPERIMENTS)
+    page = (folder / "report.md").read_text()
+    for name in catalogue.EXPERIMENTS:
+        assert (folder / f"{name}.png").stat().st_size > 10_000
+        assert (folder / f"{name}.svg").read_text().startswith("<?xml")
+        assert f"({name}.png)" in page
+        with open(folder / f"{name}.csv", newline="") as file:
+            assert len(list(csv.DictReader(file))) >= 4
+    assert "learning rates chosen on the first" in page
+
+
+def test_points_carry_seeds_and_errors(folder: Path) -> None:
+    with open(folder / "fig2.csv", newline="") as file:
+        points = list(csv.DictReader(file))
+    randomized = [point for point in points if point["rates"] == "morris8"]
+    assert {point["seeds"] for point in randomized} == {"3"}
+    assert all(float(point["standard_error"]) >= 0 for point in randomized)
+    assert {float(point["bits"]) for point in points} >= {16, 24, 32, 40, 64}
+
+
+def test_regret_was_measured_against_every_adversary(folder: Path) -> None:
+    with open(folder / "regret.csv", newline="") as file:
+        points = list(csv.DictReader(file))
+    assert {point["adversary"] for point in points} == {*(a.name for a in Adversary), "logistic stream"}
+    assert {point["rates"] for point in points} == {"exact counts", "randomized counts", "fixed grid"}
+
+
+def test_unknown_experiments_and_empty_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"expected one of fig1, .*got 'fig3'"):
+        catalogue.chosen(["fig3"])
+    with pytest.raises(DataError, match=r"found no data set, expected rcv1_15k\.svm\.bz2"):
+        datasets.find([str(tmp_path)], quick=True)
+
+
+def test_a_file_of_the_user_is_measured(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"{y} {3 + 2 * y}:1 {rng.integers(10, 99)}:1" for y in rng.integers(0, 2, 60)]
+    path = tmp_path / "mine.svm"
+    path.write_text("\n".join(lines) + "\n")
+    (data,) = datasets.find([str(path)], quick=False)
+    assert (data.name, data.batch.rows, data.tuning, data.kind) == ("mine", 60, 12, datasets.CLICKS)
+    assert "the file mine.svm" in data.description
+
+
+def test_generated_streams_say_so_and_have_a_long_tail() -> None:
+    for data in (datasets.generate_clicks(20_000), datasets.generate_text(5_000)):
+        assert "GENERATED" in data.description
+        counts = np.bincount(data.batch.slots, minlength=data.slots)
+        assert np.mean(counts[counts > 0] <= 2) > 0.3
+        assert counts.max() > 100 * np.median(counts[counts > 0])
+
+
+def test_failures_are_written_as_failures(tmp_path: Path) -> None:
+    claims = [Claim("a", True, "1"), Claim("b", False, "2"), Claim("c", None, "3")]
+    found = Findings("x", "X", "paper", "method", [{"p": 1}], claims, {})
+    page = report.page_of([found], "lessram reproduce x")
+    assert "**1 of 3 claims hold.**" in page
+    assert "- FAILED: b (2)" in page
+    assert "- undecided: c (3)" in page
+    assert "| b | 2 | FAILED |" in page
+
+
+# Statistics and their pieces ------------------------------------------------------------------------------------------
+
+
+def test_noise_of_the_data_is_seen_and_differences_are_found() -> None:
+    data = datasets.generate_clicks(6_000)
+    spec = Spec(slots=data.slots, weights="q2.13", alpha=0.3)
+    same = [trials.learn(data.to_measure, spec)]
+    assert trials.difference(data, same, same) == Mean(0.0, 0.0)
+    other = trials.learn(data.to_measure, Spec(slots=data.slots, weights="q2.13", alpha=0.003))
+    worse = trials.difference(data, [other], same)
+    assert worse.is_positive
+    assert not fig2.costs_nothing(worse)
+    assert fig2.costs_nothing(Mean(0.02, 0.02))
+
+
+def test_parts_add_up_to_the_whole() -> None:
+    data = datasets.generate_clicks(3_000)
+    spec = Spec(slots=data.slots, alpha=0.3)
+    whole, parted = (trials.learn(data.to_measure, spec, parts=parts) for parts in (1, 7))
+    assert whole.scores.log_loss == pytest.approx(parted.scores.log_loss, rel=1e-12)
+    assert whole.scores.auc == parted.scores.auc
+
+
+def test_scores_of_replaced_weights_equal_the_model_s_own(data_folder: Path) -> None:
+    (data,) = datasets.find([str(data_folder / "criteo_60k.svm.bz2")], quick=True)
+    learner = trials.Learner(Spec(slots=data.slots, alpha=0.1))
+    learner.learn(data.to_tune, trusted=True)
+    own = Scores.new()
+    own.add(learner.predict(data.to_measure, trusted=True), data.to_measure, trials.Loss.logistic)
+    replaced = table1.score(learner.model, learner.model.weights(), data.to_measure)
+    assert replaced.log_loss == pytest.approx(own.log_loss, rel=1e-6)
+
+
+def test_the_distribution_of_a_counter_is_exact() -> None:
+    """After 2 increments at base 2: C = 1 with 1/4, C = 2 with 1/4 + 1/2 * 3/4 = 5/8, C = 3 with 1/2 * 1/4."""
+    found = counter.spread(morris(2.0), np.array([1, 2]))
+    assert found.shares[0][:3].tolist() == [0.5, 0.5, 0.0]
+    assert found.shares[1][:3].tolist() == [0.25, 0.625, 0.125]
+    assert found.mean.tolist() == [1.0, 2.0]
+    assert found.deviation == pytest.approx(counter.expected_deviation(found.times, 2.0))
+
+
+def test_a_broken_tail_is_reported() -> None:
+    assert not counter._tail_claim("lower", [(0.1, 0.2), (0.3, 0.2)]).holds
+    assert counter._tail_claim("lower", [(0.1, 0.2), (0.1, 0.2)]).holds
+
+
+def test_messages_tell_how_it_goes() -> None:
+    said: list[str] = []
+    counter.run(Setting(quick=True, tell=said.append))
+    assert said[0].startswith("counter: base 1.1")
