@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from lessram.experiments.datasets import DataSet, find
 from lessram.experiments.results import Claim, Findings, Setting
 from lessram.experiments.style import BLUE, GREY, ORANGE, tidy
-from lessram.experiments.trials import best_alpha, learn
+from lessram.experiments.trials import best_alpha
+from lessram.learning.learner import Learner
 from lessram.model.spec import Spec
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.tables.layout import touched
@@ -53,8 +54,9 @@ def _train(data: DataSet, setting: Setting) -> Coefficients:
     alpha = best_alpha(data.to_tune, data.slots, weights="float32", rates="exact32")
     weights = []
     for format, rates in ((GRID, "morris8"), ("float32", "exact32")):
-        model = learn(data.to_measure, Spec(slots=data.slots, alpha=alpha, weights=format, rates=rates)).model
-        weights.append(model.weights()[touched(model.table)])
+        learner = Learner(Spec(slots=data.slots, alpha=alpha, weights=format, rates=rates))
+        learner.learn(data.to_measure, trusted=True)
+        weights.append(learner.model.weights()[touched(learner.model.table)])
     return Coefficients(data, alpha, *weights)
 
 

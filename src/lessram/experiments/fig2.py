@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from lessram.experiments.datasets import TEXT, DataSet, find
+from lessram.experiments.following import FollowingLearner
 from lessram.experiments.results import Claim, Findings, Mean, Setting, Table
-from lessram.experiments.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, tidy
-from lessram.experiments.trials import Trial, best_alpha, difference, learn
+from lessram.experiments.style import BLACK, BLUE, GREEN, ORANGE, RED, SKY, tidy
+from lessram.experiments.trials import Trial, best_alpha, difference, follow, learn
 from lessram.model.spec import Spec
 from lessram.numerics.fixed_point import FixedPoint
-from lessram.tables.layout import cell_type
 
 NEGLIGIBLE = 0.005
 """A relative loss that nobody could see in the paper's figure; less than two standard errors is noise anyway."""
@@ -21,12 +23,18 @@ QUICK_FRACTION_BITS = (13, 9, 7, 6)
 """All in 16-bit integers: one kernel to compile."""
 
 
+GAMMAS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
+QUICK_GAMMAS = (1 / 16, 1 / 4, 1.0)
+
+
 class Method(NamedTuple):
     """A way to store coefficients and learning rates."""
 
     name: str
     weights: str
     rates: str
+    gamma: float = 0.0
+    """Of a grid that follows the rate."""
 
     @property
     def tuned_as(self) -> str:
@@ -34,17 +42,22 @@ class Method(NamedTuple):
         return "global" if self.rates == "global" else "exact32"
 
     @property
-    def bits(self) -> float:
-        """Bits a coordinate as the paper counts them: what the formats ask for."""
-        cell = cell_type(self.weights, self.rates)
-        if self.weights == "float32":
-            return 8 * cell.itemsize
-        grid = FixedPoint.parse(self.weights)
-        return 8 * (cell.itemsize - grid.dtype.itemsize) + grid.width
-
-    @property
     def randomized(self) -> bool:
         return self.weights != "float32" or self.rates == "morris8"
+
+    def bits(self, trial: Trial) -> float:
+        """Bits a coordinate as the paper counts them: what the formats ask for."""
+        if not self.weights.startswith("q"):
+            return trial.bits
+        grid = FixedPoint.parse(self.weights)
+        return trial.bits - 8 * grid.dtype.itemsize + grid.width
+
+    def learn(self, data: DataSet, alpha: float, seed: int) -> Trial:
+        """One pass over the measured part of a stream."""
+        if self.gamma:
+            return follow(data.to_measure, FollowingLearner(data.slots, alpha, self.gamma, seed))
+        spec = Spec(slots=data.slots, weights=self.weights, rates=self.rates, alpha=alpha, seed=seed)
+        return learn(data.to_measure, spec)
 
 
 CONTROL = Method("float32, one global rate", "float32", "global")
@@ -54,10 +67,16 @@ MORRIS40 = Method("float32 + 8-bit randomized counts", "float32", "morris8")
 SINGLE = (CONTROL, GLOBAL16, EXACT64, MORRIS40)
 
 
-def curve(quick: bool) -> list[Method]:
+def fixed_grids(quick: bool) -> list[Method]:
     """q2.m with randomized counts, from fine to coarse."""
     chosen = QUICK_FRACTION_BITS if quick else FRACTION_BITS
     return [Method(f"q2.{m} + 8-bit randomized counts", f"q2.{m}", "morris8") for m in chosen]
+
+
+def following_grids(quick: bool) -> list[Method]:
+    """The paper's adaptive precision, from fine to coarse."""
+    chosen = QUICK_GAMMAS if quick else GAMMAS
+    return [Method(f"adaptive, gamma = {gamma:g}", "adaptive grid", "morris8", gamma) for gamma in chosen]
 
 
 class Measured(NamedTuple):
@@ -73,6 +92,15 @@ class Measured(NamedTuple):
     against_exact: Mean
     """Relative to the 64-bit method."""
 
+    @property
+    def bits(self) -> float:
+        return fmean(self.method.bits(trial) for trial in self.trials)
+
+    @property
+    def resident_bits(self) -> float | None:
+        """None for a control that only counts its bits."""
+        return None if self.method.gamma else self.trials[0].bits
+
 
 Measurements = dict[Method, Measured]
 
@@ -86,7 +114,7 @@ def run(setting: Setting) -> Findings:
         title="Figure 2: rounding at training time",
         paper="With one global rate q2.13 halves the memory of the 32-bit control at no loss. Rates by coordinate "
         "improve predictions significantly and cost 64 bits; randomized counting makes that 40, and q2.13 24 at the "
-        "same loss; coarser grids trade loss for bits.",
+        "same loss; coarser grids trade loss for bits, and grids that follow the rate (gamma) do so better on clicks.",
         method="One pass, every row predicted before it is learned. "
         + ". ".join(f"{data.name}: {data.description}" for data in sets)
         + f". The two float32 versions (one global rate, exact counts) are tuned for log-loss; all others take their "
@@ -99,6 +127,9 @@ def run(setting: Setting) -> Findings:
             "Bits are those that the formats ask for, as in the paper; what is resident is a whole number of bytes "
             "(`resident_bits` in the CSV: q2.9 with a counter takes 24 bits, like q2.13).",
             "Errors behind a relative loss come from the data: the stream in 20 parts, each left out in turn.",
+            "Adaptive grids are the paper's, counted and not stored: eps is the largest power of two not above gamma "
+            "times the rate, and bits are averaged over the coordinates that occur.",
+            *(_why_gamma(data, found) for data, found in measured),
         ],
     )
 
@@ -110,10 +141,10 @@ def measure(data: DataSet, setting: Setting) -> Measurements:
         rates: best_alpha(data.to_tune, data.slots, weights="float32", rates=rates) for rates in ("global", "exact32")
     }
     trials: dict[Method, list[Trial]] = {}
-    for method in (*SINGLE, *curve(setting.quick)):
+    for method in (*SINGLE, *fixed_grids(setting.quick), *following_grids(setting.quick)):
         setting.tell(f"fig2: {data.name}, {method.name}")
-        spec = Spec(slots=data.slots, weights=method.weights, rates=method.rates, alpha=alphas[method.tuned_as])
-        trials[method] = repeat(data, spec, setting.seeds if method.randomized else 1)
+        seeds = range(setting.seeds if method.randomized else 1)
+        trials[method] = [method.learn(data, alphas[method.tuned_as], seed) for seed in seeds]
     return {
         method: Measured(
             method,
@@ -127,13 +158,6 @@ def measure(data: DataSet, setting: Setting) -> Measurements:
     }
 
 
-def repeat(data: DataSet, spec: Spec, seeds: int) -> list[Trial]:
-    """The measured part of a stream, once a seed."""
-    from msgspec.structs import replace
-
-    return [learn(data.to_measure, replace(spec, seed=seed)) for seed in range(seeds)]
-
-
 def _points(data: DataSet, found: Measurements) -> list[dict[str, Any]]:
     return [
         {
@@ -141,8 +165,9 @@ def _points(data: DataSet, found: Measurements) -> list[dict[str, Any]]:
             "method": m.method.name,
             "weights": m.method.weights,
             "rates": m.method.rates,
-            "bits": m.method.bits,
-            "resident_bits": m.trials[0].model.bits_per_slot,
+            "gamma": m.method.gamma or None,
+            "bits": m.bits,
+            "resident_bits": m.resident_bits,
             "alpha": m.alpha,
             "seeds": len(m.trials),
             "metric": data.metric,
@@ -173,8 +198,8 @@ def percent(change: Mean) -> str:
 def _claims(data: DataSet, found: Measurements) -> list[Claim]:
     rounded = difference(data, found[GLOBAL16].trials, found[CONTROL].trials)
     better = found[EXACT64].against_control
-    grids = [m for method, m in found.items() if method.rates == "morris8" and method.weights != "float32"]
-    main = grids[0]
+    fixed, following = grids_of(found)
+    main = fixed[0]
     name = data.name
     return [
         Claim(
@@ -195,8 +220,16 @@ def _claims(data: DataSet, found: Measurements) -> list[Claim]:
             costs_nothing(main.against_exact),
             f"{percent(main.against_exact)}, {len(main.trials)} seeds",
         ),
-        _order(data, grids),
+        _order(data, fixed),
+        _adaptive(data, fixed, following),
+        _gamma_one(data, next(m for m in following if m.method.gamma == 1.0)),
     ]
+
+
+def grids_of(found: Measurements) -> tuple[list[Measured], list[Measured]]:
+    """The two curves: fixed grids and grids that follow the rate, both from fine to coarse."""
+    curves = [m for method, m in found.items() if method not in SINGLE]
+    return [m for m in curves if not m.method.gamma], [m for m in curves if m.method.gamma]
 
 
 def _order(data: DataSet, grids: Sequence[Measured]) -> Claim:
@@ -211,13 +244,48 @@ def _order(data: DataSet, grids: Sequence[Measured]) -> Claim:
     )
 
 
+def _adaptive(data: DataSet, fixed: Sequence[Measured], following: Sequence[Measured]) -> Claim:
+    """The paper sees a benefit on clicks only, and says so."""
+    least = [min((m for m in line if costs_nothing(m.against_exact)), key=lambda m: m.bits, default=None)
+             for line in (fixed, following)]  # fmt: skip
+    shown = " against ".join(
+        "no such grid" if m is None else f"{m.bits:.1f} bits ({m.method.name}, {percent(m.against_exact)})"
+        for m in least
+    )
+    fewer = least[0] is None or (least[1] is not None and least[1].bits < least[0].bits)
+    if data.kind == TEXT:
+        return Claim(f"{data.name}: no benefit of adaptive precision on text", not fewer, f"fixed: {shown}")
+    statement = f"{data.name}: adaptive precision is as good as 64 bits in fewer bits than any fixed grid"
+    return Claim(statement, fewer, f"fixed: {shown}")
+
+
+def _gamma_one(data: DataSet, one: Measured) -> Claim:
+    return Claim(
+        f"{data.name}: simply choosing gamma = 1 yields excellent results",
+        costs_nothing(one.against_exact),
+        f"{percent(one.against_exact)} against 64 bits, at {one.bits:.1f} bits",
+    )
+
+
+def _why_gamma(data: DataSet, found: Measurements) -> str:
+    """The price of a coarse grid beside what explains it."""
+    scores = found[EXACT64].trials[0].scores
+    error = 1.0 - math.exp(-(scores.log_loss or 0.0))
+    losses = ", ".join(f"{m.method.gamma:g}: {m.against_exact.value:+.2%}" for m in grids_of(found)[1])
+    return (
+        f"{data.name}, loss against 64 bits by gamma: {losses}. A step is the rate times |g|, rounding it on the grid "
+        f"of gamma = 1 adds noise of up to half a rate, and |g| is typically {error:.2f} here: noise as large as the "
+        "step itself, at every step. The bound of Theorem 3.1 has G in the place of |g| and does not see this."
+    )
+
+
 def _table(data: DataSet, found: Measurements) -> Table:
     heading = ["method", "bits", "resident bits", "alpha", data.metric, "vs 32-bit control", "vs 64 bits", "seeds"]
     rows = [
         [
             m.method.name,
-            f"{m.method.bits:g}",
-            f"{m.trials[0].model.bits_per_slot:.1f}",
+            f"{m.bits:.1f}",
+            "-" if m.resident_bits is None else f"{m.resident_bits:.1f}",
             f"{m.alpha:.3g}",
             f"{m.loss.value:.4%}",
             percent(m.against_control),
@@ -233,36 +301,53 @@ def _table(data: DataSet, found: Measurements) -> Table:
 
 
 def _draw(figure: Any, measured: Sequence[tuple[DataSet, Measurements]]) -> None:
-    figure.set_size_inches(6.2 * len(measured), 4.8)
-    panels = figure.subplots(1, len(measured), squeeze=False)[0]
-    for axes, (data, found) in zip(panels, measured, strict=True):
-        _draw_set(axes, data, found)
-    panels[0].legend(frameon=False, fontsize=8)
+    """Above everything, below the part near the 64-bit method."""
+    figure.set_size_inches(5.8 * len(measured), 8.4)
+    panels = figure.subplots(2, len(measured), squeeze=False)
+    for (above, below), (data, found) in zip(panels.T, measured, strict=True):
+        for axes in (above, below):
+            _draw_set(axes, data, found)
+        exact, control = (_height(found[method], data) for method in (EXACT64, CONTROL))
+        below.set_ylim(exact - 0.12 * abs(control - exact), exact + 0.45 * abs(control - exact))
+        below.set_xlim(10, 66)
+        below.set_title(f"{data.name}, near the 64-bit method")
+    panels[0][0].legend(frameon=False, fontsize=8)
 
 
 def _draw_set(axes: Any, data: DataSet, found: Measurements) -> None:
-    text = data.kind == TEXT
     looks = {CONTROL: (BLACK, "s"), GLOBAL16: (ORANGE, "D"), EXACT64: (GREEN, "^"), MORRIS40: (BLUE, "v")}
     for method, (colour, mark) in looks.items():
-        _mark(axes, [found[method]], text, method.name, color=colour, marker=mark, linestyle="none", markersize=8)
-    grids = [m for method, m in found.items() if method not in looks]
-    _mark(axes, grids, text, "q2.m + 8-bit randomized counts", color=SKY, marker="o", linestyle="-", markersize=5)
-    for m in grids:
-        place = (m.method.bits, _height(m, text))
-        axes.annotate(m.method.weights, place, xytext=(5, 4), textcoords="offset points", fontsize=7, color=GREY)
-    axes.axhline(_height(found[EXACT64], text), color=GREEN, linewidth=0.8, linestyle=":")
+        _mark(axes, data, [found[method]], method.name, color=colour, marker=mark, linestyle="none", markersize=8)
+    fixed, following = grids_of(found)
+    label = "q2.m + 8-bit randomized counts"
+    _mark(axes, data, fixed, label, color=SKY, marker="o", linestyle="-", markersize=5)
+    label = "adaptive grid + 8-bit randomized counts"
+    _mark(axes, data, following, label, color=RED, marker="P", linestyle="-", markersize=5)
+    for m in fixed[:: max(1, len(fixed) - 1)]:
+        _name(axes, data, m, m.method.weights, SKY, (6, 5))
+    for m in following:
+        if m.method.gamma == 1.0:
+            _name(axes, data, m, "gamma = 1", RED, (-6, -3))
+    axes.axhline(_height(found[EXACT64], data), color=GREEN, linewidth=0.8, linestyle=":")
     axes.set_xlim(left=0)
-    loss = "progressive error rate, %" if text else "progressive AUC loss (1 - AUC), % above 32-bit control"
-    tidy(axes, title=data.name, xlabel="bits a coordinate", ylabel=loss)
+    loss = "error rate, %" if data.kind == TEXT else "AUC loss (1 - AUC), % above 32-bit control"
+    tidy(axes, title=data.name, xlabel="bits a coordinate", ylabel=f"progressive {loss}")
 
 
-def _height(m: Measured, text: bool) -> float:
-    return 100.0 * (m.loss.value if text else m.against_control.value)
+def _name(axes: Any, data: DataSet, m: Measured, text: str, colour: str, offset: tuple[int, int]) -> None:
+    side = "left" if offset[0] > 0 else "right"
+    place = (m.bits, _height(m, data))
+    axes.annotate(text, place, xytext=offset, textcoords="offset points", fontsize=8, color=colour, ha=side)
 
 
-def _mark(axes: Any, line: Sequence[Measured], text: bool, label: str, **look: Any) -> None:
+def _height(m: Measured, data: DataSet) -> float:
+    return 100.0 * (m.loss.value if data.kind == TEXT else m.against_control.value)
+
+
+def _mark(axes: Any, data: DataSet, line: Sequence[Measured], label: str, **look: Any) -> None:
     """Bars are two standard errors over seeds."""
     control = line[0].loss.value / (1.0 + line[0].against_control.value)
-    bars = [200.0 * (m.loss.error if len(m.trials) > 1 else 0.0) / (1.0 if text else control) for m in line]
-    heights = [_height(m, text) for m in line]
-    axes.errorbar([m.method.bits for m in line], heights, yerr=bars, label=label, elinewidth=1, capsize=2, **look)
+    unit = 1.0 if data.kind == TEXT else control
+    bars = [200.0 * (m.loss.error if len(m.trials) > 1 else 0.0) / unit for m in line]
+    heights = [_height(m, data) for m in line]
+    axes.errorbar([m.bits for m in line], heights, yerr=bars, label=label, elinewidth=1, capsize=2, **look)

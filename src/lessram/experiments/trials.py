@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
 from lessram.experiments.datasets import DataSet
+from lessram.experiments.following import FollowingLearner
 from lessram.experiments.results import Mean
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
-from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.loss import Loss
 
@@ -26,8 +27,9 @@ FINE = tuple(2.0 ** (k / 8) for k in (-3, -2, -1, 1, 2, 3))
 class Trial(NamedTuple):
     """One pass over a stream."""
 
-    model: Model
     parts: list[Scores]
+    bits: float
+    """Bits a coordinate: resident ones a slot, or for a control that only counts them, those that it counts."""
 
     @property
     def scores(self) -> Scores:
@@ -42,14 +44,23 @@ def added(parts: Sequence[Scores]) -> Scores:
 def learn(batch: Batch, spec: Spec, parts: int = PARTS) -> Trial:
     """Predict, score, then learn each row."""
     learner = Learner(spec)
+    return Trial(scored(lambda part: learner.learn(part, trusted=True), batch, parts), learner.model.bits_per_slot)
+
+
+def follow(batch: Batch, learner: FollowingLearner, parts: int = PARTS) -> Trial:
+    """The same for the control whose grids follow the rate."""
+    return Trial(scored(learner.learn, batch, parts), learner.bits)
+
+
+def scored(step: Callable[[Batch], NDArray[np.float64]], batch: Batch, parts: int) -> list[Scores]:
+    """The scores of each part, as `step` predicts it before learning it."""
     edges = np.linspace(0, batch.rows, parts + 1).astype(int).tolist()
-    scores = [_learn_part(learner, batch.slice(a, b)) for a, b in pairwise(edges)]
-    return Trial(learner.model, scores)
+    return [_scores_of(step(part), part) for part in (batch.slice(a, b) for a, b in pairwise(edges))]
 
 
-def _learn_part(learner: Learner, batch: Batch) -> Scores:
+def _scores_of(margins: NDArray[np.float64], batch: Batch) -> Scores:
     scores = Scores.new()
-    scores.add(learner.learn(batch, trusted=True), batch, Loss[learner.model.spec.loss])
+    scores.add(margins, batch, Loss.logistic)
     return scores
 
 
