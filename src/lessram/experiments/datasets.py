@@ -7,6 +7,7 @@ and is parted in two: a first part on which learning rates are chosen, and the r
 from __future__ import annotations
 
 import csv
+import functools
 import importlib.util
 import io
 import zipfile
@@ -21,6 +22,7 @@ from lessram.data.batch import Batch
 from lessram.data.hashing import hash_texts
 from lessram.data.reader import read_batches
 from lessram.errors import DataError
+from lessram.experiments import reviews
 from lessram.learning.metrics import Scores
 
 TEXT, CLICKS = "text", "clicks"
@@ -80,12 +82,22 @@ class Known(NamedTuple):
 KNOWN = (
     Known("RCV1", "rcv1_15k.svm.bz2", "RCV1-v2 text, TF-IDF", TEXT, 16),
     Known("Criteo", "criteo_60k.svm.bz2", "Criteo display ads, hashed to 2^20 slots", CLICKS, 20),
+    Known(
+        "Film reviews", "movie_reviews_427k.tsv.xz", "Korean film reviews, good or not, in order of time", CLICKS, 22
+    ),
 )
+LARGE = KNOWN[-1]
+"""Takes too long to read for a quick run."""
 
 
 def find(paths: Sequence[str], *, quick: bool, kinds: Iterable[str] = (TEXT, CLICKS)) -> list[DataSet]:
-    """One stream of each kind: from these paths, or from the usual places, or flights, or generated."""
-    sets = _given(paths, quick) if paths else [_usual(kind, quick) for kind in (TEXT, CLICKS)]
+    """Streams of these kinds: from the user's paths, or from the usual places, or flights, or generated.
+
+    Where none of the user's is of a kind that is asked for, all of them are taken as clicks.
+    """
+    if not paths:
+        return [found for kind in kinds for found in _usual(kind, quick)]
+    sets = _given(paths, quick)
     chosen = [found for found in sets if found.kind in set(kinds)]
     return chosen or [found._replace(kind=CLICKS) for found in sets]
 
@@ -94,7 +106,7 @@ def _given(paths: Sequence[str], quick: bool) -> list[DataSet]:
     found: list[DataSet] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = [known for known in KNOWN if (path / known.file).exists()]
+            inside = [known for known in _wanted(quick) if (path / known.file).exists()]
             if not inside:
                 names = " or ".join(known.file for known in KNOWN)
                 raise DataError(f"found no data set, expected {names}, or a file", place=str(path))
@@ -111,22 +123,35 @@ def _recognised(path: Path) -> Known:
     return Known(path.name.split(".")[0], path.name, f"the file {path.name}", CLICKS, 20)
 
 
-def _usual(kind: str, quick: bool) -> DataSet:
-    for known in KNOWN:
-        for place in map(Path, USUAL_PLACES):
-            if known.kind == kind and (place / known.file).exists():
-                return _read(known, place / known.file, quick)
+def _wanted(quick: bool) -> list[Known]:
+    return [known for known in KNOWN if not (quick and known is LARGE)]
+
+
+def _usual(kind: str, quick: bool) -> list[DataSet]:
+    for place in map(Path, USUAL_PLACES):
+        here = [known for known in _wanted(quick) if known.kind == kind and (place / known.file).exists()]
+        if here:
+            return [_read(known, place / known.file, quick) for known in here]
     if kind == CLICKS and (archive := _flights_archive()):
-        return read_flights(archive, QUICK_ROWS if quick else None)
+        return [read_flights(archive, QUICK_ROWS if quick else None)]
     rows = QUICK_ROWS if quick else 120_000
-    return generate_text(rows) if kind == TEXT else generate_clicks(rows)
+    return [generate_text(rows) if kind == TEXT else generate_clicks(rows)]
 
 
 def _parted(name: str, about: str, kind: str, slots: int, batch: Batch) -> DataSet:
     return DataSet(name, about, kind, slots, batch, tuning=batch.rows // 5)
 
 
+@functools.lru_cache(maxsize=len(KNOWN))
 def _read(known: Known, path: Path, quick: bool) -> DataSet:
+    """Read once, since several experiments of a run learn from the same streams."""
+    if known is LARGE:
+        with reviews.written(path) as text:
+            return _read_text(known, text, quick)
+    return _read_text(known, path, quick)
+
+
+def _read_text(known: Known, path: Path, quick: bool) -> DataSet:
     reader = read_batches([str(path)], slots=1 << known.bits)
     kept = []
     rows = 0

@@ -95,7 +95,7 @@ def _remark(c: Coefficients) -> str:
 
 
 def _draw(figure: Any, found: list[Coefficients], edges: NDArray[np.float64]) -> None:
-    figure.set_size_inches(6 * len(found), 4)
+    figure.set_size_inches(5.2 * len(found), 4)
     for axes, c in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
         axes.hist(np.clip(c.control, -4, 4), edges, color=GREY, alpha=0.5, label="float32 + exact counts, 64 bits")
         label = f"{GRID} + randomized counts, 24 bits"

@@ -302,7 +302,7 @@ def _table(data: DataSet, found: Measurements) -> Table:
 
 def _draw(figure: Any, measured: Sequence[tuple[DataSet, Measurements]]) -> None:
     """Above everything, below the part near the 64-bit method."""
-    figure.set_size_inches(5.8 * len(measured), 8.4)
+    figure.set_size_inches(5.4 * len(measured), 8.4)
     panels = figure.subplots(2, len(measured), squeeze=False)
     for (above, below), (data, found) in zip(panels.T, measured, strict=True):
         for axes in (above, below):
