@@ -128,7 +128,7 @@ def run(setting: Setting) -> Findings:
             "(`resident_bits` in the CSV: q2.9 with a counter takes 24 bits, like q2.13).",
             "Errors behind a relative loss come from the data: the stream in 20 parts, each left out in turn.",
             "Adaptive grids are the paper's, counted and not stored: eps is the largest power of two not above gamma "
-            "times the rate, and bits are averaged over the coordinates that occur.",
+            "times the rate; bits are averaged over all slots.",
             *(_why_gamma(data, found) for data, found in measured),
         ],
     )

@@ -9,7 +9,6 @@ step 2^-m_i, and 8 for its counter. Everything else (scale, intercept, losses) i
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -74,9 +73,8 @@ class FollowingLearner:
 
     @property
     def bits(self) -> float:
-        """Bits a coordinate as the paper counts them, over the coordinates that have moved."""
-        steps = self.grids.steps[self.levels[self.weights.astype(bool) | (self.levels > 0)]]
-        return COUNTER_BITS + WHOLE_BITS + 1 + float(-np.log2(steps).mean()) if steps.size else math.nan
+        """Bits a coordinate as the paper counts them, over all slots."""
+        return COUNTER_BITS + WHOLE_BITS + 1 - float(np.log2(self.grids.steps)[self.levels].mean())
 
 
 @kernel
