@@ -243,24 +243,24 @@ def _batch(labels: NDArray[np.float32], slots: NDArray[np.uint32]) -> Batch:
 def generate_clicks(rows: int, bits: int = 18, seed: int = 3) -> DataSet:
     """Long-tail clicks: 20 fields, value j of each with probability ~ 1 / j; about one row in eight is positive."""
     about = f"GENERATED long-tail clicks (Zipf fields, logistic labels, seed {seed})"
-    batch = _generate(rows, bits, fields=20, spread=0.4, shift=-2.6, seed=seed)
+    batch = _generate(rows, bits, fields=20, spread=0.4, decay=0.0, shift=-2.6, seed=seed)
     return _parted("generated clicks", about, CLICKS, 1 << bits, batch)
 
 
 def generate_text(rows: int, bits: int = 16, seed: int = 4) -> DataSet:
-    """Long-tail documents: 40 words each from a Zipf vocabulary; classes balanced and nearly separable."""
+    """Long-tail documents: 40 words from Zipf vocabularies; balanced classes, told apart mostly by frequent words."""
     about = f"GENERATED long-tail documents (Zipf words, logistic labels, seed {seed})"
-    batch = _generate(rows, bits, fields=40, spread=0.9, shift=0.0, seed=seed)
+    batch = _generate(rows, bits, fields=40, spread=1.2, decay=0.2, shift=0.0, seed=seed)
     return _parted("generated text", about, TEXT, 1 << bits, batch)
 
 
-def _generate(rows: int, bits: int, *, fields: int, spread: float, shift: float, seed: int) -> Batch:
+def _generate(rows: int, bits: int, *, fields: int, spread: float, decay: float, shift: float, seed: int) -> Batch:
     generator = np.random.default_rng(seed)
     size = (1 << bits) // fields
     # The inverse of Zipf's distribution function, nearly: log-uniform ranks.
     ranks = (float(size) ** generator.random((rows, fields))).astype(np.int64) - 1
     slots = np.minimum(ranks, size - 1) + size * np.arange(fields)
     weights = generator.normal(0.0, spread, 1 << bits)
-    odds = weights[slots].sum(1) + shift
+    odds = (weights[slots] * (1.0 + ranks) ** -decay).sum(1) + shift
     labels = (generator.random(rows) < 1.0 / (1.0 + np.exp(-odds))).astype(np.float32)
     return _batch(labels, slots.astype(np.uint32))
