@@ -19,7 +19,7 @@ from lessram.learning.metrics import Scores
 from lessram.model.spec import Spec
 from lessram.numerics.counter import morris
 
-MAY_FAIL = ("gamma = 1", "no benefit of adaptive", "randomized counts")
+MAY_FAIL = ("gamma = 1", "adaptive precision brings nothing", "randomized counts")
 """The first two do fail, and the report says why; the last depends on how often features occur in so little data."""
 
 

@@ -70,13 +70,14 @@ def _points(c: Coefficients, edges: NDArray[np.float64]) -> list[dict[str, Any]]
 
 def _claims(c: Coefficients) -> list[Claim]:
     grid = FixedPoint.parse(GRID)
-    near = float(np.mean(np.abs(c.control) < 0.5))
+    near = float(np.mean(np.abs(c.control) < grid.largest / 4))
     outside = float(np.mean(np.abs(c.control) > grid.largest))
     return [
         Claim(
             f"{c.data.name}: coefficients are tightly grouped near zero",
-            near > 0.9,
-            f"{near:.1%} of {len(c.control):,} lie within ±0.5, standard deviation {c.control.std():.3f}",
+            near > 0.95,
+            f"{near:.2%} of {len(c.control):,} lie within a quarter of the range of q2.m, ±1; standard deviation "
+            f"{c.control.std():.3f}",
         ),
         Claim(
             f"{c.data.name}: a large dynamic range is superfluous; {GRID} holds the model",

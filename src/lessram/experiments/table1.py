@@ -244,10 +244,8 @@ def _draw(figure: Any, found: list[Measured]) -> None:
         for label, (mark, colour, bits) in series.items():
             axes.plot(bits, losses, mark, color=colour, label=label)
         for row in m.rows:
-            place = (row.entropy, 100 * row.auc_loss.value)
-            axes.annotate(
-                row.grid, place, xytext=(-4, 7), textcoords="offset points", fontsize=8, ha="right", color=BLUE
-            )
+            place = (row.entropy_seen, 100 * row.auc_loss.value)
+            axes.annotate(row.grid, place, xytext=(6, 4), textcoords="offset points", fontsize=8, color=GREEN)
         axes.set_yscale("symlog", linthresh=0.01)
         axes.axhline(0, color=GREY, linewidth=0.6)
         tidy(axes, title=m.data.name, xlabel="bits a value", ylabel="AucLoss (1 - AUC), % above float32")
