@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import vowpal
-from accuracy import DATA
 from rich.console import Console
 from rich.table import Table
+from rounding_loss import DATA
 from sklearn.datasets import load_svmlight_file
 from text_files import KINDS, Kind, svmlight_ones, svmlight_sorted, svmlight_values, vw_numbers, vw_values, vw_words
 from timing import Contender, race

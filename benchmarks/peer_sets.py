@@ -6,16 +6,21 @@ import itertools
 import lzma
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from accuracy import DATA
 from numpy.typing import NDArray
+from rounding_loss import DATA
 from scipy.sparse import csr_matrix
 from workload import draw_batch
 
 from lessram import Batch, read_batches
+from lessram.data.formats import Choices
 
+AVAZU_CATEGORIES = (
+    "hour", "C1", "banner_pos", "device_type", "device_conn_type", *(f"C{k}" for k in range(14, 22))
+)  # fmt: skip
+"""Columns of numbers that are names."""
 REVIEW_LABEL = 9
 """The rating from which on a film review counts as good."""
 
@@ -82,9 +87,9 @@ def _joined(batches: list[Batch]) -> Batch:
     )
 
 
-def read(path: Path, name: str, bits: int) -> DataSet:
-    """A file of any format as a data set."""
-    reader = read_batches([str(path)], slots=1 << bits)
+def read(path: Path, name: str, bits: int, choices: Choices | None = None) -> DataSet:
+    """A file of any format as a data set; `choices` say what the columns of a table are."""
+    reader = read_batches([str(path)], slots=1 << bits, choices=choices)
     kept = [Batch._make(None if part is None else part.copy() for part in batch) for batch, _ in reader]
     return DataSet(name, bits, _joined(kept))
 
@@ -108,8 +113,9 @@ def _generated(folder: Path, most: int | None) -> DataSet:
     return DataSet("generated", 20, draw_batch("zipf", 20, 50_000, 40, seed=6))
 
 
-def _file(name: str, file: str, bits: int) -> Loader:
-    return lambda folder, most: read(DATA / file, name, bits) if (DATA / file).exists() else None
+def _file(name: str, file: str, bits: int, **said: Any) -> Loader:
+    choices = Choices(**said) if said else None
+    return lambda folder, most: read(DATA / file, name, bits, choices) if (DATA / file).exists() else None
 
 
 def _film_reviews(folder: Path, most: int | None) -> DataSet | None:
@@ -124,3 +130,9 @@ SETS: dict[str, Loader] = {
     "reviews": _film_reviews,
     "generated": _generated,
 }
+
+TABLES: dict[str, Loader] = {
+    "avazu": _file("avazu", "avazu_10k.csv.xz", 18, label="click", ignore=("id",), categorical=AVAZU_CATEGORIES),
+    "criteo rows": _file("criteo rows", "criteo_tiny_2k.csv.xz", 18, label="Label", ignore=("Id",)),
+}
+"""Raw columns, as lessram reads them."""

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import accuracy
 import memory
 import numba
 import numpy as np
+import rounding_loss
 import sklearn
 import speed
 from llvmlite.binding import get_host_cpu_name
@@ -97,15 +97,15 @@ def run_memory(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def run_accuracy(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for name, file in accuracy.SETS.items():
-        batches = accuracy.read(name)
+    for name, file in rounding_loss.SETS.items():
+        batches = rounding_loss.read(name)
         if batches is None:
-            console.print(f"[yellow]{accuracy.DATA / file} is absent: no accuracy on {name}[/]")
+            console.print(f"[yellow]{rounding_loss.DATA / file} is absent: no accuracy on {name}[/]")
             continue
         title = f"{name}: progressive log-loss, each method at its best alpha; bits of the formats and of a cell"
         table = Table("method", "format", "stored", "alpha", "log-loss", "against 64 bits", "target", "", title=title)
         table.title_justify = "left"
-        for row in accuracy.measure(name, batches, 1 if chosen.quick else 5):
+        for row in rounding_loss.measure(name, batches, 1 if chosen.quick else 5):
             table.add_row(*accuracy_cells(row))
             yield row
         console.print(table)
@@ -117,8 +117,8 @@ def accuracy_cells(row: dict[str, Any]) -> list[str]:
         excess += f" ± {100 * row['standard_error']:.3f}"
     alpha = f"{row['alpha']:.3f}" + (" (edge)" if row["alpha_at_edge"] else "")
     goal = ["", ""]
-    if row["method"] == accuracy.MAIN:
-        goal = [f"≤ +{100 * accuracy.WITHIN:.1f} %", verdict(row["relative_to_control"] <= accuracy.WITHIN)]
+    if row["method"] == rounding_loss.MAIN:
+        goal = [f"≤ +{100 * rounding_loss.WITHIN:.1f} %", verdict(row["relative_to_control"] <= rounding_loss.WITHIN)]
     return [
         row["method"],
         str(row["format_bits"]),

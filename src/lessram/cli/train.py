@@ -79,6 +79,10 @@ def train(
     text: Annotated[
         list[str] | None, typer.Option(metavar="NAMES", help="Of tables: columns of text, taken apart into words.")
     ] = None,
+    scale_columns: Annotated[
+        bool,
+        typer.Option("--scale-columns/--raw-columns", help="Of tables: centre numeric columns and bring them to size."),
+    ] = True,
     text_pairs: Annotated[bool, typer.Option("--text-pairs", help="Pairs of neighbouring words too.")] = False,
     text_characters: Annotated[
         str | None, typer.Option(metavar="A-B", help="Runs of A to B characters too, such as 3-5.")
@@ -139,7 +143,7 @@ def train(
     """
     from lessram.data.formats import Choices, Form, Stream
     from lessram.data.schema import Tokens
-    from lessram.learning.training import Plan, Training, plan_sources
+    from lessram.learning.training import Plan, Training, as_before, plan_sources
 
     chosen = {
         "weights": weights,
@@ -176,13 +180,15 @@ def train(
         keep=_names(keep),
         interactions=_names(interactions),
         tokens=Tokens(pairs=text_pairs, characters=_span(text_characters)),
+        scale_columns=scale_columns,
     )
+    model = _start(initial, {name: value for name, value in chosen.items() if value is not None})
     sources = plan_sources(data)
     stream = Stream([source.path for source in sources], Form(name=format, delimiter=delimiter, header=header))
     plan = Plan(
         sources=sources,
         form=stream.form,
-        reading=stream.decide(choices),
+        reading=as_before(stream.decide(choices), model),
         threads=thread_count(threads),
         passes=passes,
         max_errors=max_errors,
@@ -191,7 +197,6 @@ def train(
         cache=None if cache is None else str(cache.absolute()),
         shuffle=shuffle,
     )
-    model = _start(initial, {name: value for name, value in chosen.items() if value is not None})
     _carry_out(Training(model, plan, stream=stream), output, quiet=quiet, json=json, whole_life=False)
 
 

@@ -182,6 +182,15 @@ class ArrowParser:
         return hashes, empty
 
 
+def numbers_in(array: pa.Array) -> list[float]:
+    """The numbers of an array that are neither null nor NaN; none of an array that holds something else."""
+    try:
+        numbers = _numbers(array).astype(np.float64)
+    except (import_pyarrow().lib.ArrowException, ValueError):
+        return []  # whoever reads the column will say what is wrong
+    return numbers[np.broadcast_to(_validity(array), len(array)) & ~np.isnan(numbers)].tolist()  # type: ignore[no-any-return]
+
+
 def _same(one: pa.Array, other: pa.Array) -> bool:
     """Whether two arrays are the same memory. The kept one holds on to its own, so no other can take its place."""
     if one.type != other.type or len(one) != len(other) or one.offset != other.offset:

@@ -48,3 +48,35 @@ class Batch(NamedTuple):
             indptr=self.indptr[start : stop + 1],
             weights=None if self.weights is None else self.weights[start:stop],
         )
+
+
+def owned(batch: Batch) -> Batch:
+    """The rows of a batch in memory of their own: readers use theirs again."""
+    start, stop = int(batch.indptr[0]), int(batch.indptr[-1])
+    return Batch(
+        batch.labels.copy(),
+        batch.indptr - start,
+        batch.slots[start:stop].copy(),
+        None if batch.values is None else batch.values[start:stop].copy(),
+        None if batch.weights is None else batch.weights.copy(),
+    )
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """Batches as one; where some have values or weights, the others have ones."""
+    ends = np.cumsum([0] + [batch.features for batch in batches])
+    indptr = [batch.indptr[:-1] + end for batch, end in zip(batches, ends, strict=False)]
+    return Batch(
+        np.concatenate([batch.labels for batch in batches]),
+        np.concatenate([*indptr, ends[-1:]]),
+        np.concatenate([batch.slots for batch in batches]),
+        _joined_or_none([batch.values for batch in batches], [batch.features for batch in batches]),
+        _joined_or_none([batch.weights for batch in batches], [batch.rows for batch in batches]),
+    )
+
+
+def _joined_or_none(arrays: list[NDArray[np.float32] | None], sizes: list[int]) -> NDArray[np.float32] | None:
+    if all(array is None for array in arrays):
+        return None
+    pairs = zip(arrays, sizes, strict=True)
+    return np.concatenate([np.ones(size, np.float32) if array is None else array for array, size in pairs])

@@ -18,7 +18,7 @@ from lessram.data.hashing import fold_into_slots, hash_names
 from lessram.data.interactions import append_products, set_group
 from lessram.data.parsing import BadLine
 from lessram.data.rows import DONE, FULL, LARGEST, MOST, ParsedPart, Progress, Room, survey
-from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT, Schema, make_layout
+from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT, Schema, make_layout, scaled_number
 from lessram.data.source import Place
 from lessram.data.tokens import MARGIN, tokenise
 from lessram.jit import inlined, kernel
@@ -116,7 +116,7 @@ def _row(row, layout, cells, products, rows, k):
             return trouble, column, k, head
         if kind == np.uint8(NUMERIC):
             rows.slots[k] = layout.hashes[column]
-            rows.values[k] = cells.values[column, row]
+            rows.values[k] = scaled_number(layout, column, cells.values[column, row])
             set_group(products, k, layout.groups[column])
             k += np.uint64(rows.values[k] != np.float32(0))
     return DONE, _ZERO, k, head

@@ -101,6 +101,13 @@ def guess_schema(chunk: Chunk, options: CsvOptions | None = None, **choices: Any
     return make_schema(names, guess, **choices)
 
 
+def first_numbers(chunk: Chunk, options: CsvOptions, schema: Schema, most: int) -> dict[str, list[float]]:
+    """The numbers of the numeric columns in the first rows of a table, by column."""
+    sample = _rows(chunk, options, most + options.header)[options.header :]
+    numeric = [(i, name) for i, name in enumerate(schema.columns) if schema.kinds[i] == "numeric"]
+    return {name: [float(row[i]) for row in sample if i < len(row) and _is_number(row[i])] for i, name in numeric}
+
+
 def _is_number(cell: str) -> bool:
     try:
         return bool(np.isfinite(float(cell))) and "_" not in cell

@@ -10,7 +10,7 @@ from lessram.data.hashing import fold_into_slots, hash_name
 from lessram.data.interactions import append_products, set_group
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, survey
 from lessram.data.scanning import mask_equal, mask_of
-from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT
+from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, scaled_number
 from lessram.data.text import (
     DECIDED,
     NEWLINE,
@@ -179,8 +179,8 @@ def _cell(text, p, stop, layout, column, products, rows, room_for_tokens, k, hea
             return LONG_NUMBER, k, head
         if kind == np.uint8(NUMERIC):
             rows.slots[k] = layout.hashes[column]
-            rows.values[k] = value
-            k += np.uint64(value != np.float32(0))
+            rows.values[k] = scaled_number(layout, column, value)
+            k += np.uint64(rows.values[k] != np.float32(0))
         elif kind == np.uint8(LABEL):
             label = value if layout.real_labels else max(value, np.float32(0))
             trouble = DONE if trouble == DONE and _is_label(value, layout) else BAD_LABEL

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from lessram.data import csv, jsonl
+from lessram.data.column_scale import ROWS, with_scales
 from lessram.data.parsing import RowBuffers, make_rules
 from lessram.data.pipeline import Chunks, Parser, Parts
 from lessram.data.remote import is_url
@@ -86,6 +87,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     interactions: tuple[str, ...] = ()
     tokens: Tokens = Tokens()
+    scale_columns: bool = True
+    """Whether numeric columns are centred and brought to one size (`column_scale.py`)."""
 
 
 class _Peeked:
@@ -152,13 +155,15 @@ class Stream:
             "seed": choices.hash_seed,
         }
         if self.form.name == "parquet":
-            return self._table().guess_schema(**said)
-        chunk = self._first_chunk()
-        return (
-            jsonl.guess_schema(chunk, **said)
-            if self.form.name == "jsonl"
-            else csv.guess_schema(chunk, self.form.csv, **said)
+            return self._table().guess_schema(scaled=choices.scale_columns, **said)  # type: ignore[no-any-return]
+        chunk, json = self._first_chunk(), self.form.name == "jsonl"
+        schema = jsonl.guess_schema(chunk, **said) if json else csv.guess_schema(chunk, self.form.csv, **said)
+        if not choices.scale_columns:
+            return schema
+        numbers = (
+            jsonl.first_numbers(chunk, schema, ROWS) if json else csv.first_numbers(chunk, self.form.csv, schema, ROWS)
         )
+        return with_scales(schema, numbers)
 
     def _first_chunk(self) -> Chunk:
         chunk = self._chunks.peek()

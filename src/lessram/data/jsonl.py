@@ -69,12 +69,7 @@ def guess_schema(chunk: Chunk, **choices: Any) -> Schema:
     The columns are the fields of the first lines. One that is not said to be anything is numeric if all of its
     values are numbers, and categorical if not.
     """
-    rows = []
-    for line in _lines(chunk, 0, SAMPLE)[0]:
-        try:
-            rows.append(_flatten(msgspec.json.decode(line, type=dict[str, Any])))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # a bad line; it will be reported when it is parsed
+    rows = _first_rows(chunk, SAMPLE)
     if not rows:
         raise DataError("found no JSON object in the first lines, expected one a line", place=chunk.name)
     found = dict.fromkeys(itertools.chain.from_iterable(rows))
@@ -87,6 +82,32 @@ def guess_schema(chunk: Chunk, **choices: Any) -> Schema:
         return "numeric" if values and numbers else "categorical"
 
     return make_schema(names, guess, **choices)
+
+
+def _first_rows(chunk: Chunk, most: int) -> list[dict[str, Any]]:
+    """The fields of the first lines, by their paths."""
+    rows = []
+    for line in _lines(chunk, 0, most)[0]:
+        try:
+            rows.append(_flatten(msgspec.json.decode(line, type=dict[str, Any])))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # a bad line; it will be reported when it is parsed
+    return rows
+
+
+def first_numbers(chunk: Chunk, schema: Schema, most: int) -> dict[str, list[float]]:
+    """The numbers of the numeric columns in the first lines, by column."""
+    rows = _first_rows(chunk, most)
+    numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
+    return {name: [number for row in rows if (number := _number_in(row.get(name))) is not None] for name in numeric}
+
+
+def _number_in(value: Any) -> float | None:
+    """The number that a value is, if it is one."""
+    try:
+        return None if value is None or value == "" else _number(value)
+    except _Wrong:
+        return None
 
 
 class _Wrong(Exception):

@@ -1,7 +1,8 @@
 """What the columns of a table mean: the label, categories, numbers, text, or nothing.
 
     categorical  one feature of value 1 for each pair of column and cell: hash(cell, seed = hash(column))
-    numeric      one feature for the column, hash(column), whose value is the cell; 0 is left out
+    numeric      one feature for the column, hash(column), whose value is the cell, centred and brought to size where
+                 the schema has a scale for the column (`column_scale.py`); 0 is left out
     text         one feature of value 1 for each token of the cell, hashed like a category
     label        0, 1 or -1 (any finite number where real labels are allowed)
     weight       the importance of the row, finite and not negative
@@ -15,6 +16,7 @@ A schema is part of a model, and is checked against the columns of whatever the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from lessram.data.hashing import hash_for_slots, hash_texts
 from lessram.data.interactions import NO_GROUP, canonical, group_numbers, term_table
 from lessram.errors import SpecError
+from lessram.jit import inlined
 
 Kind = Literal["categorical", "numeric", "text", "label", "weight", "ignored"]
 
@@ -59,6 +62,18 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
             raise SpecError("text columns must give words, pairs or characters, got none of them")
 
 
+class ColumnScale(msgspec.Struct, frozen=True):
+    """What the numbers of a column are taken relative to: the value of a cell is (number - centre) / unit."""
+
+    column: str
+    centre: float
+    unit: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.centre) and math.isfinite(self.unit) and self.unit > 0):
+            raise SpecError(f"a column's centre and unit must be finite and the unit positive, got {self}")
+
+
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a table and what they mean; JSON both ways with `msgspec`.
 
@@ -76,6 +91,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs and triples of columns."""
     seed: int = 0
     """What the names of columns are hashed under."""
+    scales: tuple[ColumnScale, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of numeric columns; the others are taken as they stand."""
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.kinds):
@@ -137,6 +154,12 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, columns=tuple(columns), kinds=kinds)
 
 
+@inlined
+def scaled_number(layout, column, number):
+    """The value of a numeric cell."""
+    return np.float32((np.float64(number) - layout.centres[column]) * layout.inverses[column])
+
+
 class Layout(NamedTuple):
     """A schema in the form that kernels read, one entry a column; the type of the hashes chooses the hash."""
 
@@ -146,6 +169,9 @@ class Layout(NamedTuple):
     gram_seeds: NDArray[Any]
     groups: NDArray[np.uint8]
     """In interactions."""
+    centres: NDArray[np.float64]
+    inverses: NDArray[np.float64]
+    """Of numeric columns: 1 / unit."""
     words: bool
     pairs: bool
     least: np.uint64
@@ -169,11 +195,14 @@ def make_layout(
     hashes = hash_texts(schema.columns, schema.seed, kind)
     grams = np.array([hash_texts([_GRAMS], int(hashed), kind)[0] for hashed in hashes], hashes.dtype)
     least, most = schema.tokens.characters or (0, 0)
+    scales = {scale.column: scale for scale in schema.scales or ()}
     layout = Layout(
         np.array([_CODES[kind] for kind in schema.kinds], np.uint8),
         hashes,
         grams,
         np.array([numbers.get(name, NO_GROUP) for name in schema.columns], np.uint8),
+        np.array([scales[name].centre if name in scales else 0.0 for name in schema.columns], np.float64),
+        np.array([1.0 / scales[name].unit if name in scales else 1.0 for name in schema.columns], np.float64),
         schema.tokens.words,
         schema.tokens.pairs,
         np.uint64(least),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.data.batch import Batch
+from lessram.data.batch import Batch, joined, owned
 from lessram.errors import SpecError
 from lessram.jit import kernel
 from lessram.numerics.random import finalise, hash_seed, row_key
@@ -50,7 +50,7 @@ class Shuffler:
             start = 0
             while start < batch.rows:
                 stop = min(batch.rows, start + self._capacity - self._rows)
-                self._waiting.append(_copy(batch.slice(start, stop)))
+                self._waiting.append(owned(batch.slice(start, stop)))
                 self._rows += stop - start
                 start = stop
                 if self._rows == self._capacity:
@@ -60,7 +60,7 @@ class Shuffler:
 
     def _mix(self, leaving: int) -> Iterator[Batch]:
         """Let so many rows leave, in random order; the others wait."""
-        buffer = _joined(self._waiting)
+        buffer = joined(self._waiting)
         self._remember(buffer, *self._waiting)
         self._waiting = []
         keys = np.empty(self._rows, np.uint64)
@@ -109,38 +109,6 @@ def gather(indptr, source, rows, target):
         for j in range(indptr[rows[i]], indptr[rows[i] + 1]):
             target[k] = source[j]
             k += 1
-
-
-def _copy(batch: Batch) -> Batch:
-    """The rows of a batch in memory of their own: readers use theirs again."""
-    start, stop = int(batch.indptr[0]), int(batch.indptr[-1])
-    return Batch(
-        batch.labels.copy(),
-        batch.indptr - start,
-        batch.slots[start:stop].copy(),
-        None if batch.values is None else batch.values[start:stop].copy(),
-        None if batch.weights is None else batch.weights.copy(),
-    )
-
-
-def _joined(batches: list[Batch]) -> Batch:
-    """Batches as one; where some have values or weights, the others have ones."""
-    ends = np.cumsum([0] + [batch.features for batch in batches])
-    indptr = [batch.indptr[:-1] + end for batch, end in zip(batches, ends, strict=False)]
-    return Batch(
-        np.concatenate([batch.labels for batch in batches]),
-        np.concatenate([*indptr, ends[-1:]]),
-        np.concatenate([batch.slots for batch in batches]),
-        _joined_or_none([batch.values for batch in batches], [batch.features for batch in batches]),
-        _joined_or_none([batch.weights for batch in batches], [batch.rows for batch in batches]),
-    )
-
-
-def _joined_or_none(arrays: list[NDArray[np.float32] | None], sizes: list[int]) -> NDArray[np.float32] | None:
-    if all(array is None for array in arrays):
-        return None
-    pairs = zip(arrays, sizes, strict=True)
-    return np.concatenate([np.ones(size, np.float32) if array is None else array for array, size in pairs])
 
 
 def _nbytes(batch: Batch) -> int:

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lessram.data.arrow import ArrowParser, guess_schema, import_pyarrow
+from lessram.data.arrow import ArrowParser, guess_schema, import_pyarrow, numbers_in
+from lessram.data.column_scale import ROWS as SCALED_ROWS
+from lessram.data.column_scale import with_scales
 from lessram.data.remote import is_url, open_url
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
@@ -42,9 +44,23 @@ class TableSource:
         self.arrow_schema = schema
         self._parts = parts
 
-    def guess_schema(self, **choices: Any) -> Schema:
-        """A schema of these columns; `choices` are those of `make_schema`."""
-        return guess_schema(self.arrow_schema, **choices)
+    def guess_schema(self, *, scaled: bool = True, **choices: Any) -> Schema:
+        """A schema of these columns; `choices` are those of `make_schema`. `scaled`: with scales of numeric columns."""
+        schema = guess_schema(self.arrow_schema, **choices)
+        return with_scales(schema, self._first_numbers(schema)) if scaled else schema
+
+    def _first_numbers(self, schema: Schema) -> dict[str, list[float]]:
+        """The numbers of the numeric columns in the first rows, by column."""
+        numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
+        found: dict[str, list[float]] = {name: [] for name in numeric}
+        rows = 0
+        for batch in self._parts[0].peek(numeric) if numeric else ():
+            for name in numeric:
+                found[name] += numbers_in(batch.column(name).slice(0, SCALED_ROWS - rows))
+            rows += batch.num_rows
+            if rows >= SCALED_ROWS:
+                break
+        return found
 
     def read(self, schema: Schema, start: Place | None = None) -> Iterator[TableBatch]:
         """The record batches from a place on, with the columns of the schema in its order.
@@ -118,6 +134,10 @@ class _File:
             for batch in self._open(strings).iter_batches(ROWS, columns=columns, use_threads=False):
                 yield batch.select(columns)
 
+    def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The batches from the first on, with some columns; the file can be read again from its beginning."""
+        return self.batches(columns, 0)
+
 
 class _Blaming:
     """Make an error of Arrow or of the system a `DataError` that names the file."""
@@ -150,15 +170,31 @@ class _Memory:
                 data = data.collect()
             data = pa.RecordBatchReader.from_stream(data)
         self._data = data
+        self._peeked: list[Any] = []  # of a stream: taken from it and not yet handed out
         self.schema = data.schema
 
     def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         missing = [name for name in columns if name not in self.schema.names]
         if missing:
             raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=self.name)
-        stream = self._data if hasattr(self._data, "read_next_batch") else self._data.to_batches(max_chunksize=ROWS)
-        for batch in stream:
+        while self._peeked:
+            yield self._peeked.pop(0).select(columns)
+        for batch in self._rest():
             yield batch.select(columns)
+
+    def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The batches from the first on, with some columns; `batches` will give them again."""
+        stream = hasattr(self._data, "read_next_batch")
+        for batch in self._rest():
+            if stream:
+                self._peeked.append(batch)
+            yield batch.select(columns)
+
+    def _rest(self) -> Iterator[pa.RecordBatch]:
+        if hasattr(self._data, "read_next_batch"):
+            yield from self._data
+        else:
+            yield from self._data.to_batches(max_chunksize=ROWS)
 
 
 def open_table(data: Any, *, name: str = "table") -> TableSource:

@@ -221,6 +221,14 @@ def reading_of(model: Described) -> Reading:
     return msgspec.convert(model.reader, Reading)
 
 
+def as_before(reading: Reading, model: Model) -> Reading:
+    """A reading of new data for a model that goes on: numeric columns keep the scales that it was trained with."""
+    before = reading_of(model).schema if model.reader else None
+    if before is None or reading.schema is None:
+        return reading
+    return msgspec.structs.replace(reading, schema=msgspec.structs.replace(reading.schema, scales=before.scales))
+
+
 def labels_of(model: Described) -> str:
     """The labels that a model takes."""
     return "real" if model.spec.loss == "squared" else "binary"
