@@ -28,9 +28,10 @@ from lessram.data.batch import Batch
 from lessram.data.formats import Reading
 from lessram.data.matrix import Matrix
 from lessram.errors import DataError, SpecError
+from lessram.learning import auto_rate
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
-from lessram.model.spec import Spec
+from lessram.model.spec import DEFAULT_ALPHA, Spec
 from lessram.tables.layout import copied, is_writable
 
 ENOUGH_ROWS = 20_000
@@ -54,14 +55,15 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     ----------
     n_slots : int, default=None
         Coefficients a table holds; None for one a feature. Features beyond it are hashed into it.
-    weights : str, default="q2.13"
+    weights : str, default="q3.12"
         float32, or a fixed-point format qN.M of at most 16 bits.
-    rates : str, default="morris8"
-        How the learning rate falls: with a randomized 8-bit count a coefficient (morris8, or ladder8, which is exact
-        for small counts), with a randomized 8-bit sum of squared gradients (squares8, best on text), with exact
+    rates : str, default="squares8"
+        How the learning rate falls: with a randomized 8-bit sum of squared gradients a coefficient (squares8), with a
+        randomized 8-bit count (morris8, the paper's, or ladder8, which is exact for small counts), with exact
         counts or sums (exact32, squares32, with float32 weights), or with the number of rows (global).
-    alpha : float, default=0.2
-        The learning rate's numerator: 0.05 to 0.1 suits clicks, 0.3 to 1 text.
+    alpha : float or "auto", default="auto"
+        The learning rate's numerator. "auto": a `fit` of one pass chooses it on the first 16,384 rows; one of several
+        passes, and `partial_fit`, which cannot look ahead, take 0.3. Clicks like 0.04 to 0.1, text 0.3 to 1.
     beta : float, default=0.3
         Added to the root of squared gradients in the rate's denominator.
     step : {"plain", "invariant"}, default=None
@@ -115,9 +117,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self,
         *,
         n_slots: int | None = None,
-        weights: str = "q2.13",
-        rates: str = "morris8",
-        alpha: float = 0.2,
+        weights: str = "q3.12",
+        rates: str = "squares8",
+        alpha: float | str = "auto",
         beta: float = 0.3,
         step: str | None = None,
         algorithm: str = "ogd",
@@ -156,6 +158,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         passes = self._passes(len(codes))
         matrix = _matrix(X, self._slots())
         self._begin(classes)
+        if self.alpha == "auto" and passes == 1:
+            self._choose_alphas(matrix, codes, weights)
         self.n_iter_ = passes
         self._learn(matrix, codes, weights, passes)
         return self
@@ -264,12 +268,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _specs(self, models: int) -> list[Spec]:
         if not isinstance(self.weights, str):
-            raise SpecError(f"weights must be float32 or a format such as q2.13, got {self.weights!r}")
+            raise SpecError(f"weights must be float32 or a format such as q3.12, got {self.weights!r}")
         spec = Spec(
             slots=self._slots(),
             weights=self.weights,
             rates=self.rates,
-            alpha=_number("alpha", self.alpha),
+            alpha=DEFAULT_ALPHA if self.alpha == "auto" else _number("alpha", self.alpha, "a number or auto"),
             beta=_number("beta", self.beta),
             step_rule=self.step or "",
             algorithm=self.algorithm,
@@ -284,6 +288,18 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         others = (msgspec.structs.replace(spec, seed=(spec.seed + k) % _SEEDS) for k in range(1, models))
         return [spec, *others]
 
+    def _choose_alphas(self, matrix: Matrix, codes: NDArray[np.intp], weights: NDArray[np.float32] | None) -> None:
+        _, first = auto_rate.look_ahead((batch, rows) for rows, batch in _pieces(matrix, weights))
+        assert first is not None
+        for k, model in enumerate(self.models_):
+            seen = first._replace(labels=self._labels(codes[: first.rows], k))
+            model.spec = msgspec.structs.replace(model.spec, alpha=auto_rate.choose_alpha(model.spec, seen).alpha)
+            self._learners[k] = Learner(model)
+
+    def _labels(self, codes: NDArray[np.intp], k: int) -> NDArray[np.float32]:
+        """As the k-th model sees them."""
+        return (codes == (1 if len(self.models_) == 1 else k)).astype(np.float32)
+
     def _slots(self) -> int:
         return self.n_features_in_ if self.n_slots is None else _integer("n_slots", self.n_slots, at_least=1)
 
@@ -297,9 +313,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         for _ in range(passes):
             for rows, batch in _pieces(matrix, weights):
                 for k, learner in enumerate(self._learners):
-                    positive = k + 1 if len(self._learners) == 1 else k
-                    labels = (codes[rows] == positive).astype(np.float32)
-                    learner.learn(batch._replace(labels=labels), trusted=True)
+                    learner.learn(batch._replace(labels=self._labels(codes[rows], k)), trusted=True)
 
     def _own_tables(self) -> None:
         """A table that lies in somebody's file (joblib's memory maps) is copied before it is written to."""
@@ -386,9 +400,9 @@ def _checked_weights(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.f
     return weights
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any, expected: str = "a number") -> float:
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise SpecError(f"{name} must be a number, got {value!r}")
+        raise SpecError(f"{name} must be {expected}, got {value!r}")
     return float(value)
 
 

@@ -49,6 +49,7 @@ def figures(model: Costed, scores: Scores, report: Report, seconds: float, worke
         "calibration": scores.calibration,
         "features": scores.features,
         "hashed": report.hashed,
+        "alpha": model.spec.alpha,
         "slots": model.spec.slots,
         "bits_per_slot": model.bits_per_slot,
         "table_bytes": model.table_bytes,
@@ -98,6 +99,7 @@ def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
             "table",
             f"{values['table_bytes']:,} bytes, {values['bits_per_slot']:g} bits/slot x {values['slots']:,} slots",
         ),
+        ("alpha", f"{values['alpha']:g}"),
         ("peak memory", f"{values['peak_rss_bytes'] / 2**20:,.0f} MiB resident"),
         ("time", f"{values['seconds']:.2f} s, {speed}"),
     ]

@@ -23,14 +23,18 @@ def train(
     initial: Annotated[
         Path | None, typer.Option("--initial", "-i", metavar="MODEL", help="Go on from this model, with its choices.")
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="paper: q2.13, morris8, plain steps, alpha 0.2, unless said otherwise."),
+    ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.  [q2.13]")
+        str | None, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.  [q3.12]")
     ] = None,
     rates: Annotated[
         str | None,
         typer.Option(
             metavar="RATES",
-            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32.  [morris8]",
+            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32.  [squares8]",
         ),
     ] = None,
     step: Annotated[
@@ -47,7 +51,10 @@ def train(
     l2: Annotated[float | None, typer.Option(help="Of ftrl and rda: what half its square costs.  [0]")] = None,
     loss: Annotated[str | None, typer.Option(metavar="LOSS", help="logistic, squared or hinge.  [logistic]")] = None,
     bits: Annotated[int | None, typer.Option(min=0, max=40, metavar="B", help="2^B slots.  [22]")] = None,
-    alpha: Annotated[float | None, typer.Option(help="The learning rate's numerator.  [0.2]")] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="The learning rate's numerator; auto chooses on the first examples.  [auto]"),
+    ] = None,
     beta: Annotated[float | None, typer.Option(help="Added to the root of squared gradients.  [0.3]")] = None,
     base: Annotated[float | None, typer.Option(help="Base of randomized counters and sums.  [1.1]")] = None,
     radius: Annotated[float | None, typer.Option(help="Keep coefficients in [-R, R].  [all of the format]")] = None,
@@ -138,8 +145,8 @@ def train(
       lessram train log.csv.zst -o log.lessram --label click --ignore id --interactions 'site*device'
       lessram train lake/*.parquet -o lake.lessram --label click --categorical user,site --text title
       lessram train clicks.vw -o clicks.lessram --interactions ab --ignore c
-      lessram train text.svm -o text.lessram --weights q3.12 --rates squares8 --alpha 0.35
-      lessram train clicks.svm -o sparse.lessram --algorithm ftrl --l1 1 --alpha 0.1
+      lessram train clicks.svm -o sparse.lessram --algorithm ftrl --l1 1
+      lessram train clicks.svm -o paper.lessram --preset paper --alpha 0.1
     """
     from lessram.data.formats import Choices, Form, Stream
     from lessram.data.schema import Tokens
@@ -154,7 +161,7 @@ def train(
         "l2": l2,
         "loss": loss,
         "slots": None if bits is None else 1 << bits,
-        "alpha": alpha,
+        "alpha": None if alpha in (None, "auto") else _rate(alpha),
         "beta": beta,
         "base": base,
         "radius": radius,
@@ -182,7 +189,10 @@ def train(
         tokens=Tokens(pairs=text_pairs, characters=_span(text_characters)),
         scale_columns=scale_columns,
     )
-    model = _start(initial, {name: value for name, value in chosen.items() if value is not None})
+    model = _start(initial, {name: value for name, value in chosen.items() if value is not None}, preset)
+    if initial is not None and alpha is not None:
+        raise SpecError("--alpha cannot be changed when going on from a model (-i)")
+    auto_alpha = alpha == "auto" or (alpha is None and preset is None and initial is None)
     sources = plan_sources(data)
     stream = Stream([source.path for source in sources], Form(name=format, delimiter=delimiter, header=header))
     plan = Plan(
@@ -197,7 +207,9 @@ def train(
         cache=None if cache is None else str(cache.absolute()),
         shuffle=shuffle,
     )
-    _carry_out(Training(model, plan, stream=stream), output, quiet=quiet, json=json, whole_life=False)
+    _carry_out(
+        Training(model, plan, stream=stream, auto_alpha=auto_alpha), output, quiet=quiet, json=json, whole_life=False
+    )
 
 
 def resume(
@@ -231,14 +243,23 @@ def _span(given: str | None) -> tuple[int, int] | None:
     return int(least), int(most or least)
 
 
-def _start(initial: Path | None, chosen: dict[str, Any]) -> Model:
-    from lessram.model.model import Model
-    from lessram.model.spec import Spec
-    from lessram.numerics.proximal import ALGORITHMS
+def _rate(given: str | None) -> float:
+    try:
+        return float(given or "")
+    except ValueError:
+        raise SpecError(f"--alpha must be a number or auto, got {given!r}") from None
 
+
+def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> Model:
+    from lessram.model.model import Model
+    from lessram.model.spec import PAPER, Spec
+
+    if preset not in (None, "paper"):
+        raise SpecError(f"--preset must be paper, got {preset!r}")
     if initial is None:
-        implied = {"rates": "squares8"} if chosen.get("algorithm") in ALGORITHMS else {}
-        return Model.new(Spec(**{"slots": 1 << 22, **implied, **chosen}))
+        return Model.new(Spec(**{"slots": 1 << 22, **(PAPER if preset else {}), **chosen}))
+    if preset:
+        raise SpecError("--preset cannot be changed when going on from a model (-i)")
     if chosen:
         options = ", ".join("--" + ("bits" if name == "slots" else name.replace("_", "-")) for name in chosen)
         raise SpecError(f"{options} cannot be changed when going on from a model (-i)")

@@ -20,6 +20,10 @@ from lessram.tables.layout import PROXIMAL, RATE_STATE, SQUARES, cell_type
 LARGEST_SLOTS = 1 << 40
 STEPS = ("plain", "invariant")
 SCALES = ("rms", "none")
+DEFAULT_ALPHA = 0.3
+"""Where nothing is said and the first examples cannot be looked at; docs/algorithms.md has the study."""
+PAPER: dict[str, Any] = {"weights": "q2.13", "rates": "morris8", "step_rule": "plain", "alpha": 0.2}
+"""The paper's choices, where they are not the defaults."""
 LEAST_SQUARES_BASE = 1.01
 """Below it the accumulator's estimate of a logarithm may be more than one level low, and its sums biased."""
 
@@ -29,7 +33,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     >>> spec = Spec(slots=1 << 20)
     >>> spec.weights, spec.rates, spec.grid.step
-    ('q2.13', 'morris8', 0.0001220703125)
+    ('q3.12', 'squares8', 0.000244140625)
     >>> Spec(slots=0)
     Traceback (most recent call last):
     ...
@@ -38,16 +42,16 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     slots: int
     """How many coefficients the table has."""
-    weights: str = "q2.13"
+    weights: str = "q3.12"
     """float32, or a fixed-point format qN.M of at most 16 bits."""
-    rates: str = "morris8"
+    rates: str = "squares8"
     """global: alpha / sqrt(t). By counts: exact32; morris8, the paper's 8-bit randomized counter; ladder8, one that is
     exact for small counts. By squared gradients: squares32, or squares8, an 8-bit randomized accumulator."""
     step_rule: str = ""
     """plain, or invariant: a large step ends where many small ones would. By default invariant with squares."""
     loss: str = "logistic"
     """logistic, squared or hinge."""
-    alpha: float = 0.2
+    alpha: float = DEFAULT_ALPHA
     """The learning rate's numerator."""
     beta: float = 0.3
     """Added to the root of squared gradients in the rate's denominator."""
@@ -138,6 +142,16 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"seed must fit in 64 bits, got {self.seed}")
         if self.radius is not None and not (self.radius > 0 and math.isfinite(self.radius)):
             raise SpecError(f"radius must be above 0 and finite, got {self.radius}")
+
+    @classmethod
+    def paper(cls, **choices: Any) -> Spec:
+        """The paper's method (Algorithm 2, section 4.2), unless `choices` say otherwise.
+
+        >>> spec = Spec.paper(slots=8)
+        >>> spec.weights, spec.rates, spec.step_rule, spec.alpha
+        ('q2.13', 'morris8', 'plain', 0.2)
+        """
+        return cls(**{**PAPER, **choices})
 
     @property
     def shrinkage(self) -> Shrinkage | None:

@@ -1,0 +1,174 @@
+"""The learning rate chosen on the first examples: good, honest, and the same however the stream is cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from streams import cut, make_rows, to_batch
+from typer.testing import CliRunner
+
+from lessram import LogisticRegression, SpecError
+from lessram.cli.main import app
+from lessram.data.batch import Batch, owned
+from lessram.learning import auto_rate
+from lessram.learning.auto_rate import CANDIDATES, FIRST, choose_alpha, look_ahead
+from lessram.learning.learner import Learner
+from lessram.learning.metrics import Scores
+from lessram.model.model import Model
+from lessram.model.spec import DEFAULT_ALPHA, PAPER, Spec
+from lessram.numerics.loss import Loss
+
+SPEC = Spec(slots=500, seed=4)
+
+
+def stream(rows: int = 3000, noise: float = 0.3, seed: int = 5) -> Batch:
+    """Ten features a row out of 500, each with an effect of its own."""
+    rng = np.random.default_rng(seed)
+    slots = rng.integers(0, 500, (rows, 10))
+    effects = rng.normal(size=500)
+    labels = effects[slots].sum(axis=1) + noise * rng.normal(size=rows) > 0
+    return Batch(labels.astype(np.float32), np.arange(rows + 1) * 10, slots.astype(np.uint32).ravel())
+
+
+def margins_of(spec: Spec, batch: Batch, alpha: float) -> NDArray[np.float64]:
+    return Learner(Spec(slots=spec.slots, seed=spec.seed, alpha=alpha)).learn(batch)
+
+
+def loss_of(margins: NDArray[np.float64], batch: Batch) -> float:
+    scores = Scores.new()
+    scores.add(margins, batch, Loss.logistic)
+    assert scores.log_loss is not None
+    return scores.log_loss
+
+
+def test_the_best_candidate_wins() -> None:
+    """Candidates learn in small tables of their own, and yet predict as a full table would."""
+    batch = stream()
+    losses = [loss_of(margins_of(SPEC, batch, alpha), batch) for alpha in CANDIDATES]
+    assert choose_alpha(SPEC, batch).alpha == CANDIDATES[int(np.argmin(losses))]
+    assert 0 < np.argmin(losses) < len(CANDIDATES) - 1
+
+
+def test_no_score_has_seen_its_label() -> None:
+    """Labels from some row on do not change what is shown for the rows up to it, nor for the row itself."""
+    batch = stream(700)
+    shown = choose_alpha(SPEC, batch).margins
+    assert (shown[:64] == margins_of(SPEC, batch, FIRST)[:64]).all()
+    for row in (1, 64, 100, 128, 500):
+        labels = batch.labels.copy()
+        labels[row:] = 1 - labels[row:]
+        assert (choose_alpha(SPEC, batch._replace(labels=labels)).margins[: row + 1] == shown[: row + 1]).all()
+
+
+@pytest.mark.parametrize("places", [[], [1, 2, 900], list(range(10, 1000, 90))])
+def test_the_first_examples_are_the_same_for_any_cut(monkeypatch: pytest.MonkeyPatch, places: list[int]) -> None:
+    batch = stream(1000)
+    monkeypatch.setattr(auto_rate, "ROWS", 300)
+    kept, first = look_ahead((part, None) for part in cut(batch, places))
+    assert first is not None
+    for found, expected in zip(first, owned(batch.slice(0, 300)), strict=True):
+        assert (found is None and expected is None) or (found == expected).all()
+    assert sum(part.rows for part, _ in kept) >= 300
+    monkeypatch.setattr(auto_rate, "FEATURES", 1005)
+    _, fewer = look_ahead((part, None) for part in cut(batch, places))
+    assert fewer is not None
+    assert fewer.rows == 100
+    assert look_ahead(iter([])) == ([], None)
+
+
+def test_values_and_weights_and_losses_take_part() -> None:
+    rows = make_rows(500, (3, 8, 0, 15) * 20, valued=True)
+    batch = to_batch(rows)
+    for loss in ("logistic", "squared", "hinge"):
+        choice = choose_alpha(Spec(slots=500, loss=loss), batch)
+        assert choice.alpha in CANDIDATES
+        assert np.isfinite(choice.margins).all()
+    nothing = batch._replace(weights=np.zeros(batch.rows, np.float32))
+    assert choose_alpha(SPEC, nothing).alpha == FIRST
+
+
+# From the command line ------------------------------------------------------------------------------------------------
+
+
+def lessram(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if code:
+        assert isinstance(result.exception, SpecError), result.output
+        return str(result.exception)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path, batch = tmp_path / "data.svm", stream()
+    rows = zip(batch.labels, batch.slots.reshape(-1, 10), strict=True)
+    path.write_text("".join(f"{label:g} {' '.join(f'{slot}:1' for slot in sorted(set(row)))}\n" for label, row in rows))
+    return path
+
+
+def test_training_as_if_the_alpha_had_been_given(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is the one of a run with that alpha, whatever threads and checkpoints do; the choice is in the file."""
+    monkeypatch.setattr(auto_rate, "ROWS", 2000)
+    small = ("--bits", 9, "--json", "--quiet")
+    found = json.loads(lessram("train", data, "-o", tmp_path / "a", *small, "--threads", 1))
+    lessram("train", data, "-o", tmp_path / "b", *small, "--alpha", "auto", "--threads", 2)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    given = json.loads(lessram("train", data, "-o", tmp_path / "c", *small, "--alpha", found["alpha"]))
+    automatic, control = Model.load(tmp_path / "a"), Model.load(tmp_path / "c")
+    assert (automatic.weights() == control.weights()).all()
+    assert automatic.spec == control.spec
+    assert abs(found["log_loss"] / given["log_loss"] - 1) < 0.05
+    lessram("train", data, "-o", tmp_path / "d", *small, "--checkpoint", tmp_path / "c1", "--checkpoint-every", 1)
+    lessram("resume", tmp_path / "c1", "-o", tmp_path / "e", "--quiet")
+    assert (tmp_path / "e").read_bytes() == (tmp_path / "a").read_bytes()
+
+
+def test_the_paper_s_preset(data: Path, tmp_path: Path) -> None:
+    small = ("--bits", 9, "--quiet")
+    lessram("train", data, "-o", tmp_path / "a", *small, "--preset", "paper")
+    said = ("--weights", "q2.13", "--rates", "morris8", "--step", "plain", "--alpha", 0.2)
+    lessram("train", data, "-o", tmp_path / "b", *small, *said)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert Model.load(tmp_path / "a").spec == Spec.paper(slots=512)
+    lessram("train", data, "-o", tmp_path / "c", *small, "--preset", "paper", "--alpha", "auto", "--weights", "q2.9")
+    assert (Model.load(tmp_path / "c").spec.weights, Model.load(tmp_path / "c").spec.rates) == ("q2.9", "morris8")
+    assert Model.load(tmp_path / "c").spec.alpha in set(CANDIDATES) - {PAPER["alpha"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--alpha", "fast"], "--alpha must be a number or auto, got 'fast'"),
+        (["--preset", "fast"], "--preset must be paper, got 'fast'"),
+        (["-i", "MODEL", "--preset", "paper"], "--preset cannot be changed when going on"),
+        (["-i", "MODEL", "--alpha", "auto"], "--alpha cannot be changed when going on"),
+    ],
+)
+def test_what_cannot_be_chosen(data: Path, tmp_path: Path, words: list[str], message: str) -> None:
+    Model.new(SPEC).save(tmp_path / "MODEL")
+    chosen = [str(tmp_path / word) if word == "MODEL" else word for word in words]
+    assert message in lessram("train", data, "-o", tmp_path / "out", *chosen, code=2)
+
+
+# From Python ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_estimator_chooses_where_it_goes_over_the_data_once() -> None:
+    batch = stream(2000)
+    X = np.zeros((2000, 500))
+    X[np.repeat(np.arange(2000), 10), batch.slots] = 1.0
+    single = LogisticRegression(passes=1, random_state=4).fit(X, batch.labels)
+    given = LogisticRegression(passes=1, random_state=4, alpha=single.models_[0].spec.alpha).fit(X, batch.labels)
+    assert (single.models_[0].weights() == given.models_[0].weights()).all()
+    assert single.models_[0].spec.alpha != DEFAULT_ALPHA
+    assert LogisticRegression(passes=2).fit(X, batch.labels).models_[0].spec.alpha == DEFAULT_ALPHA
+    streaming = LogisticRegression().partial_fit(X, batch.labels, classes=[0, 1])
+    assert streaming.models_[0].spec.alpha == DEFAULT_ALPHA
+    several = LogisticRegression(passes=1).fit(X, batch.slots.reshape(-1, 10)[:, 0] % 3)
+    assert len({model.spec.alpha for model in several.models_}) >= 1
+    assert all(model.spec.alpha in CANDIDATES for model in several.models_)
