@@ -182,12 +182,21 @@ def _loader(name: str, make: Any, bits: int, **said: Any) -> Loader:
 CATEGORIES = ("carrier", "flight", "tailnum", "origin", "dest", "date", "hour")
 CROSSES = ("origin*date", "dest*date", "carrier*date", "origin*hour")
 
+
+def _numeric(**more: Any) -> dict[str, Loader]:
+    return {
+        "flights": _loader("flights", _flights, 20, label="late", categorical=CATEGORIES, interactions=CROSSES, **more),
+        "weather": _loader("weather", _weather, 12, label="target", **more),
+        "electricity": _loader("electricity", _electricity, 12, label="target", **more),
+        "forests": _loader("forests", _forests, 12, label="Cover_Type", **more),
+        "accidents": _loader("accidents", _accidents, 12, label="died", **more),
+    }
+
+
 PACKAGE_SETS: dict[str, Loader] = {
-    "flights": _loader("flights", _flights, 20, label="late", categorical=CATEGORIES, interactions=CROSSES),
     "tweets": _loader("tweets", _tweets, 18, label="android", categorical=("hour",), text=("text",)),
     "snippets": _loader("snippets", _snippets, 18, label="good", text=("text",)),
-    "weather": _loader("weather", _weather, 12, label="target"),
-    "electricity": _loader("electricity", _electricity, 12, label="target"),
-    "forests": _loader("forests", _forests, 12, label="Cover_Type"),
-    "accidents": _loader("accidents", _accidents, 12, label="died"),
+    **_numeric(),
 }
+NUMERIC_SETS = _numeric(scale_columns=False)
+"""Those with numeric columns, as they stand."""
