@@ -159,8 +159,8 @@ def compare(name: str, quick: bool, folder: Path, known: dict[str, Any]) -> dict
         "chosen_on": name in CHOSEN_ON,
         "progressive": results,
         "cost_of_bits": cost_of_bits(data, results),
-        "columns": known["columns"] if known else columns(data, raw, folder),
-        "held_out": known["held_out"] if known else held_out(data),
+        "columns": known["columns"] if "columns" in known else columns(data, raw, folder),
+        "held_out": known["held_out"] if "held_out" in known else held_out(data),
     }
 
 

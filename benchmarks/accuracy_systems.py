@@ -58,7 +58,7 @@ def by_default(data: DataSet, fields: dict[str, Any], predict: DataSet | None = 
     spec = Spec(**{"slots": data.slots, **fields})
     if "alpha" in fields:
         return learned(data, fields, spec.alpha)
-    _, first = auto_rate.look_ahead(iter([(data.batch, None)]))
+    first = auto_rate.first_examples([data.batch])
     assert first is not None
     choice = auto_rate.choose_alpha(spec, first)
     learner = Learner(Spec(**{"slots": data.slots, **fields, "alpha": choice.alpha}))

@@ -47,7 +47,7 @@ class DataSet(NamedTuple):
     def matrix(self) -> csr_matrix:
         """As scikit-learn takes it."""
         batch = self.batch
-        values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
+        values = np.ones(batch.features, np.float32) if batch.values is None else batch.values.copy()  # gets sorted
         columns, starts = batch.slots.astype(np.int32), batch.indptr.astype(np.int32)
         return csr_matrix((values, columns, starts), shape=(batch.rows, self.slots))
 

@@ -7,14 +7,18 @@ Then the model learns from the first example on with the winner's alpha, as if i
 A candidate's table has only the slots that occur in these examples, numbered anew. Random words do not depend on slots,
 so it predicts what it would with a table of full size, and costs next to nothing beside one.
 
+Where the data are gone over several times, the winner's alpha is divided by the root of their number: each pass adds its
+steps to those of the others, and the best alpha falls so on all data that it was measured on.
+
 No prediction that is scored has seen its label: those of the first examples are the predictions of whichever candidate
 led before them, with the lead looked at again whenever the number of examples has doubled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,6 +40,8 @@ FEATURES = 1 << 21
 
 _FIRST_LOOK = 64
 
+Place = TypeVar("Place")
+
 
 class Choice(NamedTuple):
     """What was found."""
@@ -45,24 +51,48 @@ class Choice(NamedTuple):
     """Of each example, predicted by the candidate that led before it."""
 
 
-def look_ahead(places: Iterator[tuple[Batch, Any]]) -> tuple[list[tuple[Batch, Any]], Batch | None]:
-    """Take as many batches as it needs to choose by. Returns them, and as one batch the examples that count."""
-    kept: list[tuple[Batch, Any]] = []
-    rows = features = 0
-    for batch, place in places:
-        kept.append((owned(batch), place))
-        rows, features = rows + batch.rows, features + batch.features
-        if rows >= ROWS or features > FEATURES:
+class FirstExamples(Generic[Place]):
+    """The first batches of a stream, each with its place, kept until there are enough to choose by."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Batch, Place]] = []
+        self._rows = self._features = 0
+
+    def keep(self, batch: Batch, place: Place) -> None:
+        """Copy a batch, whose arrays may be used again."""
+        self._kept.append((owned(batch), place))
+        self._rows, self._features = self._rows + batch.rows, self._features + batch.features
+
+    @property
+    def enough(self) -> bool:
+        return self._rows >= ROWS or self._features > FEATURES
+
+    def examples(self) -> Batch | None:
+        """Those that count, as one batch: the same however the stream was cut. None if there are none."""
+        if not self._kept:
+            return None
+        first = joined([batch for batch, _ in self._kept])
+        fitting = int(np.searchsorted(first.indptr[1:], FEATURES, side="right"))
+        return owned(first.slice(0, min(ROWS, max(1, fitting))))
+
+    def hand_out(self) -> Iterator[tuple[Batch, Place]]:
+        """Every batch and its place, each given up as it goes."""
+        while self._kept:
+            yield self._kept.pop(0)
+
+
+def first_examples(batches: Iterable[Batch]) -> Batch | None:
+    """The examples at the beginning of some batches that alpha is chosen by."""
+    first = FirstExamples[None]()
+    for batch in batches:
+        first.keep(batch, None)
+        if first.enough:
             break
-    if not kept:
-        return kept, None
-    first = joined([batch for batch, _ in kept])
-    fitting = int(np.searchsorted(first.indptr[1:], FEATURES, side="right"))
-    return kept, owned(first.slice(0, min(ROWS, max(1, fitting))))
+    return first.examples()
 
 
-def choose_alpha(spec: Spec, batch: Batch) -> Choice:
-    """Choose the alpha of a model to come by the first examples of its stream.
+def choose_alpha(spec: Spec, batch: Batch, passes: int = 1) -> Choice:
+    """Choose the alpha of a model to come by the first examples of its stream, for so many passes over it.
 
     >>> rng = np.random.default_rng(1)
     >>> slots = rng.integers(0, 4, 2000).astype(np.uint32)
@@ -76,7 +106,8 @@ def choose_alpha(spec: Spec, batch: Batch) -> Choice:
     trial = msgspec.structs.replace(spec, slots=max(1, len(distinct)))
     learners = [Learner(msgspec.structs.replace(trial, alpha=alpha)) for alpha in CANDIDATES]
     margins = [learner.learn(small, trusted=True) for learner in learners]
-    return _follow_the_leader(margins, small, Loss[spec.loss])
+    choice = _follow_the_leader(margins, small, Loss[spec.loss])
+    return choice._replace(alpha=choice.alpha / math.sqrt(passes))
 
 
 def _follow_the_leader(margins: list[NDArray[np.float64]], batch: Batch, loss: Loss) -> Choice:

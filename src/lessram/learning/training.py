@@ -21,6 +21,7 @@ from lessram.data.remote import is_url
 from lessram.data.shuffle import Shuffler
 from lessram.data.source import STDIN, Identity, identify
 from lessram.errors import DataError, FileFormatError, SpecError
+from lessram.learning import auto_rate
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.learning.progressive import scored_learning, scores_of
@@ -80,10 +81,18 @@ def plan_sources(sources: list[str]) -> list[Identity]:
 
 
 class Training:
-    """Carries out a plan on a model, batch by batch. `stream` is the plan's sources, if they are open already."""
+    """Carries out a plan on a model, batch by batch. `stream` is the plan's sources, if they are open already.
+
+    `auto_alpha`: the first examples choose the model's alpha (`auto_rate.py`); it stands in every checkpoint.
+    """
 
     def __init__(
-        self, model: Model, plan: Plan, standing: Standing | None = None, stream: Stream | None = None
+        self,
+        model: Model,
+        plan: Plan,
+        standing: Standing | None = None,
+        stream: Stream | None = None,
+        auto_alpha: bool = False,
     ) -> None:
         if model.reader and reading_of(model) != plan.reading:
             raise SpecError(f"the model was trained on {reading_of(model)}, expected the same, got {plan.reading}")
@@ -91,6 +100,7 @@ class Training:
         self._stream = stream
         self.model = model
         self.learner = Learner(model)
+        self._auto_alpha = auto_alpha
         self.plan = plan
         self.report = Report(plan.max_errors)
         self.position = standing.position if standing else Position()
@@ -186,16 +196,42 @@ class Training:
     def _steps(self, reader: BatchReader) -> Generator[None]:
         """Learn a pass; yields from time to time."""
         # A later pass has seen the labels: only the first is scored.
-        learn = scored_learning(self.learner) if self.pass_number == 0 else partial(self.learner.learn, trusted=True)
+        self._learn = (
+            scored_learning(self.learner) if self.pass_number == 0 else partial(self.learner.learn, trusted=True)
+        )
+        first = auto_rate.FirstExamples[Position]()
+        use = partial(self._look_ahead, first) if self._auto_alpha else self._use
+        yield from self._shuffled(reader, use) if self.plan.shuffle else reader.use_in_turn(use)
+        if self._auto_alpha:  # there were not more
+            self._begin(first)
 
-        def use(batch: Batch, place: Position) -> None:
-            learn(batch)
-            self.position = place
-            if self.plan.checkpoint and self.model.examples - self._saved_at >= self.plan.checkpoint_every:
-                self.save_checkpoint()
-                self._saved_at = self.model.examples
+    def _use(self, batch: Batch, place: Position) -> None:
+        self._learn(batch)
+        self.position = place
+        if self.plan.checkpoint and self.model.examples - self._saved_at >= self.plan.checkpoint_every:
+            self.save_checkpoint()
+            self._saved_at = self.model.examples
 
-        return self._shuffled(reader, use) if self.plan.shuffle else reader.use_in_turn(use)
+    def _look_ahead(self, first: auto_rate.FirstExamples[Position], batch: Batch, place: Position) -> None:
+        """Keep batches until there are enough to choose alpha by."""
+        if not self._auto_alpha:
+            self._use(batch, place)
+            return
+        first.keep(batch, place)
+        if first.enough:
+            self._begin(first)
+
+    def _begin(self, first: auto_rate.FirstExamples[Position]) -> None:
+        """Choose alpha by the first examples, then learn them."""
+        self._auto_alpha = False
+        examples = first.examples()
+        if examples is not None:
+            choice = auto_rate.choose_alpha(self.model.spec, examples, self.plan.passes)
+            self.model.spec = msgspec.structs.replace(self.model.spec, alpha=choice.alpha)
+            self.learner = Learner(self.model)
+            self._learn = scored_learning(self.learner, choice.margins)
+        for batch, place in first.hand_out():
+            self._use(batch, place)
 
     def _shuffled(self, reader: BatchReader, use: Callable[[Batch, Position], None]) -> Generator[None]:
         # Salted by the number of examples: every pass has an order of its own.
