@@ -7,8 +7,8 @@ Then the model learns from the first example on with the winner's alpha, as if i
 A candidate's table has only the slots that occur in these examples, numbered anew. Random words do not depend on slots,
 so it predicts what it would with a table of full size, and costs next to nothing beside one.
 
-Where the data are gone over several times, the winner's alpha is divided by the root of their number: each pass adds its
-steps to those of the others, and the best alpha falls so on all data that it was measured on.
+Where the data are gone over several times, the winner's alpha is divided by the root of the number of passes: each adds
+its steps to those of the others, and the best alpha falls about so on all data that it was measured on.
 
 No prediction that is scored has seen its label: those of the first examples are the predictions of whichever candidate
 led before them, with the lead looked at again whenever the number of examples has doubled.
@@ -35,7 +35,7 @@ CANDIDATES = tuple(0.01 * 2.0**k for k in range(2, 11))
 FIRST = 0.32
 """Whose predictions count while nothing is known."""
 ROWS = 1 << 14
-FEATURES = 1 << 21
+FEATURES = 1 << 20
 """The examples that are looked at: so many, or fewer if they have more features than this."""
 
 _FIRST_LOOK = 64
