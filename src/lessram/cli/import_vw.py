@@ -17,9 +17,9 @@ def import_vw(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")],
     weights: Annotated[
         str, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.")
-    ] = "q2.13",
-    rates: Annotated[str, typer.Option(metavar="RATES", help="For training on; they start fresh.")] = "morris8",
-    alpha: Annotated[float, typer.Option(help="For training on: the learning rate's numerator.")] = 0.2,
+    ] = "q3.12",
+    rates: Annotated[str, typer.Option(metavar="RATES", help="For training on; they start fresh.")] = "squares8",
+    alpha: Annotated[float, typer.Option(help="For training on: the learning rate's numerator.")] = 0.3,
     loss: Annotated[
         str, typer.Option(metavar="LOSS", help="logistic, squared or hinge: the file does not say it.")
     ] = "logistic",

@@ -21,7 +21,7 @@ LARGEST_SLOTS = 1 << 40
 STEPS = ("plain", "invariant")
 SCALES = ("rms", "none")
 DEFAULT_ALPHA = 0.3
-"""Where nothing is said and the first examples cannot be looked at; docs/algorithms.md has the study."""
+"""Where nothing is said and the first examples cannot be looked at; docs/choosing.md has the study."""
 PAPER: dict[str, Any] = {"weights": "q2.13", "rates": "morris8", "step_rule": "plain", "alpha": 0.2}
 """The paper's choices, where they are not the defaults."""
 LEAST_SQUARES_BASE = 1.01
