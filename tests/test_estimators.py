@@ -106,8 +106,8 @@ def test_small_batches_of_a_matrix_give_the_same_bytes(tmp_path, monkeypatch):
 
 def test_fit_is_one_partial_fit_a_pass(tmp_path):
     X, y = make_data(3)
-    fitted = LogisticRegression(passes=3).fit(X, y)
-    streamed = LogisticRegression()
+    fitted = LogisticRegression(passes=3, alpha=0.3).fit(X, y)
+    streamed = LogisticRegression(alpha=0.3)
     for _ in range(3):
         streamed.partial_fit(X, y, classes=[0, 1, 2])
     assert saved(fitted, tmp_path) == saved(streamed, tmp_path)

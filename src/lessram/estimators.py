@@ -2,7 +2,7 @@
 
 A matrix is checked whole before its first row is learned, so a call learns all rows or none. Rows are taken in
 their order and numbered over the model's life: `partial_fit` on a matrix equals `partial_fit` on its rows one after
-another, byte for byte, and `fit` equals one `partial_fit` a pass. Nothing is shuffled.
+another, byte for byte, and `fit` equals one `partial_fit` a pass if it is given an alpha. Nothing is shuffled.
 
 More than two classes are learned one against the rest, each in a table of its own.
 """

@@ -208,6 +208,9 @@ class Training:
     def _use(self, batch: Batch, place: Position) -> None:
         self._learn(batch)
         self.position = place
+        self._save_if_due()
+
+    def _save_if_due(self) -> None:
         if self.plan.checkpoint and self.model.examples - self._saved_at >= self.plan.checkpoint_every:
             self.save_checkpoint()
             self._saved_at = self.model.examples
@@ -231,7 +234,9 @@ class Training:
             self.learner = Learner(self.model)
             self._learn = scored_learning(self.learner, choice.margins)
         for batch, place in first.hand_out():
-            self._use(batch, place)
+            self._learn(batch)
+            self.position = place
+        self._save_if_due()  # not before: what they are scored by is in no checkpoint
 
     def _shuffled(self, reader: BatchReader, use: Callable[[Batch, Position], None]) -> Generator[None]:
         # Salted by the number of examples: every pass has an order of its own.
