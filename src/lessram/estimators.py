@@ -10,7 +10,6 @@ More than two classes are learned one against the rest, each in a table of its o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,14 +19,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lessram.data.batch import Batch
 from lessram.data.formats import Reading
 from lessram.data.matrix import Matrix
-from lessram.data.targets import checked_weights, codes_of
+from lessram.data.targets import codes_of
 from lessram.errors import DataError, SpecError
 from lessram.learning import auto_rate
 from lessram.learning.learner import Learner
@@ -153,14 +152,14 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, **_ANY_NUMBERS)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
-        weights = checked_weights(sample_weight, len(codes))
+        weights = _checked_weights(sample_weight, len(codes))
         if weights is not None and not weights.any():
             raise DataError("found zero as every sample_weight, expected at least one row to learn from")
         passes = self._passes(len(codes))
         matrix = _matrix(X, self._slots())
         self._begin(classes)
         if self.alpha == "auto":
-            self._choose_alphas(auto_rate.first_examples(b for _, b in _pieces(matrix, weights)), codes, passes)
+            self._choose_alphas(auto_rate.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
         self.n_iter_ = passes
         self._learn(matrix, codes, weights, passes)
         return self
@@ -176,7 +175,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, reset=first, **_ANY_NUMBERS)
         labels = self._classes(classes)
         codes = codes_of(y, labels)
-        weights = checked_weights(sample_weight, len(codes))
+        weights = _checked_weights(sample_weight, len(codes))
         matrix = _matrix(X, self._slots() if first else self.models_[0].spec.slots)
         if first:
             self._begin(labels)
@@ -312,7 +311,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     def _learn(self, matrix: Matrix, codes: NDArray[np.intp], weights: NDArray[np.float32] | None, passes: int) -> None:
         self._own_tables()
         for _ in range(passes):
-            for rows, batch in _pieces(matrix, weights):
+            for rows, batch in matrix.pieces(weights):
                 for k, learner in enumerate(self._learners):
                     learner.learn(batch._replace(labels=self._labels(codes[rows], k)), trusted=True)
 
@@ -328,7 +327,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, reset=False, **_ANY_NUMBERS)
         matrix = _matrix(X, self.models_[0].spec.slots)
         margins = np.empty((matrix.rows, len(self._learners)))
-        for rows, batch in _pieces(matrix, None):
+        for rows, batch in matrix.pieces():
             for k, learner in enumerate(self._learners):
                 margins[rows, k] = learner.predict(batch, trusted=True)
         return margins
@@ -364,12 +363,20 @@ def _slots(start: int, stop: int, model: Model) -> NDArray[Any]:
     return batch.slots
 
 
-def _pieces(matrix: Matrix, weights: NDArray[np.float32] | None) -> Iterator[tuple[slice, Batch]]:
-    """The batches of a matrix, each with the rows that it holds."""
-    start = 0
-    for batch in matrix.batches(weights=weights):
-        yield slice(start, start + batch.rows), batch
-        start += batch.rows
+def _checked_weights(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float32] | None:
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(rows, sample_weight)
+    weights = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float32, order="C", input_name="sample_weight", ensure_min_samples=0
+    )
+    if weights.shape != (rows,):
+        raise DataError(f"found sample_weight of shape {weights.shape}, expected ({rows},), one a row")
+    if weights.min(initial=0.0) < 0:
+        row = int(np.argmin(weights))
+        raise DataError(f"row {row}: found sample_weight {weights[row]}, expected a number that is not negative")
+    return weights
 
 
 def _number(name: str, value: Any, expected: str = "a number") -> float:

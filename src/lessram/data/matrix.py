@@ -85,6 +85,13 @@ class Matrix:
             part = slice(start, start + len(batch.indptr) - 1)
             yield batch._replace(labels=y[part], weights=None if w is None else w[part])
 
+    def pieces(self, weights: ArrayLike | None = None) -> Iterator[tuple[slice, Batch]]:
+        """The batches without labels, each with the rows that it holds."""
+        start = 0
+        for batch in self.batches(weights=weights):
+            yield slice(start, start + batch.rows), batch
+            start += batch.rows
+
     def _column(self, name: str, values: ArrayLike) -> NDArray[np.float32]:
         column = np.ascontiguousarray(values, np.float32)
         if column.shape != (self.rows,):

@@ -1,13 +1,11 @@
-"""What is given beside a matrix: labels of any kind, and the weights of its rows."""
+"""Labels of any kind beside a matrix."""
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+from numpy.typing import NDArray
 
 from lessram.errors import DataError
 
@@ -23,20 +21,3 @@ def codes_of(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
         row = int(np.argmax(unknown))
         raise DataError(f"row {row}: found label {y[row : row + 1].tolist()[0]!r}, expected one of {classes}")
     return codes
-
-
-def checked_weights(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float32] | None:
-    """The weights of so many rows as learners take them; None where all are 1."""
-    if sample_weight is None:
-        return None
-    if isinstance(sample_weight, Real):
-        sample_weight = np.full(rows, sample_weight)
-    weights = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float32, order="C", input_name="sample_weight", ensure_min_samples=0
-    )
-    if weights.shape != (rows,):
-        raise DataError(f"found sample_weight of shape {weights.shape}, expected ({rows},), one a row")
-    if weights.min(initial=0.0) < 0:
-        row = int(np.argmin(weights))
-        raise DataError(f"row {row}: found sample_weight {weights[row]}, expected a number that is not negative")
-    return weights
