@@ -26,7 +26,7 @@ OURS: dict[str, dict[str, Any]] = {
     "squares, 64 bits": {"weights": "float32", "rates": "squares32"},
     "lessram, 24 bits": {},
     "lessram, 16 bits": {"weights": "e3m6", "rates": "squares6"},
-    "lessram --algorithm ftrl": {"algorithm": "ftrl"},
+    "lessram, ftrl, l1 1": {"algorithm": "ftrl", "l1": 1.0},
 }
 FIXED = "lessram, 24 bits, alpha 0.3"
 
