@@ -8,9 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lessram.data.batch import Batch
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
