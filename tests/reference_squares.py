@@ -35,11 +35,10 @@ ZERO, ONE = f32(0), f32(1)
 class Accumulator:
     """Levels are kept as heights V_c = v_c + V_0 = V_0 b^c, so that what is added is seen relative to the height."""
 
-    LAST = 255
-
-    def __init__(self, base: float = 1.1) -> None:
-        powers = [Fraction(base) ** c for c in range(self.LAST + 1)]
-        lowest = Fraction(1, 1024) / (Fraction(base) - 1)
+    def __init__(self, base: float = 1.1, unit: Fraction = Fraction(1, 1024), last: int = 255) -> None:
+        self.last = last
+        powers = [Fraction(base) ** c for c in range(last + 1)]
+        lowest = unit / (Fraction(base) - 1)
         self.height = [f32(float(min(lowest * power, Fraction(2**100)))) for power in powers]
         self.fall = [f32(float(1 / power)) for power in powers]
         self.gap, self.inverse_base = f32(base - 1.0), f32(1.0 / base)
@@ -53,11 +52,11 @@ class Accumulator:
         r = addend / self.height[level]
         r = r if r < f32(2.0**60) else f32(2.0**60)  # infinite and undefined ones saturate
         k, y = (0, r) if not r > self.gap else self.whole_levels(r)
-        return min(level + k + int(uniform * self.gap < y), self.LAST)
+        return min(level + k + int(uniform * self.gap < y), self.last)
 
     def whole_levels(self, r: np.float32) -> tuple[int, np.float32]:
         """k = floor(log_b(1 + r)) and y = (1 + r) b^-k - 1, by a logarithm that may be one level too low."""
-        k = min(math.floor(max(self.logarithm(r + ONE) * self.levels_per_octave, ZERO)), self.LAST)
+        k = min(math.floor(max(self.logarithm(r + ONE) * self.levels_per_octave, ZERO)), self.last)
         y = r * self.fall[k] - (ONE - self.fall[k])
         if y > self.gap:
             return k + 1, (y - self.gap) * self.inverse_base
@@ -240,12 +239,13 @@ class SquaresLearner:
             gradient = effective_gradient(self.loss, margin, float(row.label), weight, reach)
         g = f32(-bounded(gradient * inverse) / self.step)
         for position, (slot, _) in enumerate(row.features):
-            delta = scales[position] * g - pulls[position]
-            if self.fixed:
-                delta = random_round(delta, rounding_bits(position, key))
-            self.coefficient[slot] = project(self.coefficient[slot] + delta, self.limit)
+            bits = rounding_bits(position, key)
+            self.coefficient[slot] = self.stepped(self.coefficient[slot], scales[position] * g - pulls[position], bits)
             self.accumulate(slot, addends[position], position, key)
         self.intercept -= intercept_rate * gradient
+
+    def stepped(self, coefficient: int | np.float32, delta: np.float32, bits: int) -> int | np.float32:
+        return project(coefficient + (random_round(delta, bits) if self.fixed else delta), self.limit)
 
     def rate_times_value(self, slot: int, x: np.float32, addend: np.float32) -> np.float32:
         """The rate takes this round's square in before the sum is rounded to a level."""

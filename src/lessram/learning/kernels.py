@@ -19,6 +19,7 @@ from lessram.model.model import INTERCEPT, INTERCEPT_STATE, NONZEROS, SQUARES
 from lessram.numerics.invariant import effective_gradient
 from lessram.numerics.loss import Loss, derivative
 from lessram.numerics.random import row_key
+from lessram.tables.halfword import HalfwordRule
 from lessram.tables.passes import sum_of_squares
 from lessram.tables.proximal import ProximalRule
 from lessram.tables.squares import SquaresRule
@@ -106,7 +107,7 @@ def step_intercept_state(scalars: Any, rule: Any, objective: Any, example: Any, 
 
 @overloaded(step_intercept_state)
 def _step_intercept_state(scalars, rule, objective, example, square):
-    if is_table(rule, SquaresRule) or is_table(rule, ProximalRule):
+    if any(is_table(rule, kind) for kind in (SquaresRule, ProximalRule, HalfwordRule)):
 
         def step_sum(scalars, rule, objective, example, square):
             if not objective.intercept:

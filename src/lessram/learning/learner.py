@@ -15,6 +15,7 @@ from lessram.numerics.invariant import margin_pieces
 from lessram.numerics.loss import Loss
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
+from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
 from lessram.tables.layout import SQUARES
 from lessram.tables.proximal import ProximalRule, ProximalScratch, proximal_scratch
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
@@ -23,8 +24,10 @@ from lessram.tables.table import Rule, Scratch, scratch
 _FIRST_SCRATCH = 1024
 
 
-def rule_of(spec: Spec) -> Rule | SquaresRule | ProximalRule:
+def rule_of(spec: Spec) -> Rule | SquaresRule | ProximalRule | HalfwordRule:
     """How the coefficients of such a model move."""
+    if spec.rates == "squares6":
+        return halfword_rule(spec.alpha, spec.beta, spec.radius)
     if spec.rates in SQUARES:
         rule = squares_rule(spec.base, spec.alpha, spec.beta, _limit(spec), spec.step)
         return rule if spec.shrinkage is None else ProximalRule(*rule, spec.shrinkage)
@@ -109,7 +112,9 @@ class Learner:
     def _checked(self, batch: Batch) -> Batch:
         return checked(batch, self.model.spec.slots, real_labels=self.model.spec.loss == "squared")
 
-    def _new_scratch(self, longest: int) -> Scratch | SquaresScratch | ProximalScratch:
+    def _new_scratch(self, longest: int) -> Scratch | SquaresScratch | ProximalScratch | HalfwordScratch:
+        if self.model.spec.rates == "squares6":
+            return halfword_scratch(longest)
         cell = self.model.table.cells.dtype
         if self.model.spec.algorithm:
             return proximal_scratch(longest, cell)

@@ -14,6 +14,7 @@ import msgspec
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
+from lessram.numerics.minifloat import Minifloat
 from lessram.numerics.proximal import ALGORITHMS, Shrinkage, shrinkage
 from lessram.tables.layout import PROXIMAL, RATE_STATE, SQUARES, cell_type
 
@@ -26,6 +27,8 @@ PAPER: dict[str, Any] = {"weights": "q2.13", "rates": "morris8", "step_rule": "p
 """The paper's choices, where they are not the defaults."""
 LEAST_SQUARES_BASE = 1.01
 """Below it the accumulator's estimate of a logarithm may be more than one level low, and its sums biased."""
+
+_DEFAULT_BASE = 1.1
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,10 +46,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     slots: int
     """How many coefficients the table has."""
     weights: str = "q3.12"
-    """float32, or a fixed-point format qN.M of at most 16 bits."""
+    """float32, a fixed-point format qN.M of at most 16 bits, or e3m6, a 10-bit minifloat that goes with squares6."""
     rates: str = "squares8"
     """global: alpha / sqrt(t). By counts: exact32; morris8, the paper's 8-bit randomized counter; ladder8, one that is
-    exact for small counts. By squared gradients: squares32, or squares8, an 8-bit randomized accumulator."""
+    exact for small counts. By squared gradients: squares32, or squares8, an 8-bit randomized accumulator,
+    or squares6, one of 6 bits that shares a 16-bit cell with weights e3m6."""
     step_rule: str = ""
     """plain, or invariant: a large step ends where many small ones would. By default invariant with squares."""
     loss: str = "logistic"
@@ -55,7 +59,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The learning rate's numerator."""
     beta: float = 0.3
     """Added to the root of squared gradients in the rate's denominator."""
-    base: float = 1.1
+    base: float = _DEFAULT_BASE
     """The base of the randomized counter or accumulator."""
     offset: int = 1
     """What is added to an exact count under the root: 1, or 0 as Algorithm 2 prints it."""
@@ -138,6 +142,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"base must be above 1 and at most 16, got {self.base}")
         if self.rates == "squares8" and self.base < LEAST_SQUARES_BASE:
             raise SpecError(f"base must be at least {LEAST_SQUARES_BASE} with rates squares8, got {self.base}")
+        if self.rates == "squares6" and self.base != _DEFAULT_BASE:
+            raise SpecError(f"base cannot be chosen with rates squares6, whose 64 levels are fixed, got {self.base}")
         if not -(2**63) <= self.seed < 2**64:
             raise SpecError(f"seed must fit in 64 bits, got {self.seed}")
         if self.radius is not None and not (self.radius > 0 and math.isfinite(self.radius)):
@@ -164,8 +170,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return shrinkage(self.algorithm, l1=self.l1, l2=self.l2, **choices)
 
     @property
-    def grid(self) -> FixedPoint:
-        """The fixed-point format of the weights; an error for float32."""
+    def grid(self) -> FixedPoint | Minifloat:
+        """The format of the weights; an error for float32."""
+        if self.weights.startswith("e"):
+            return Minifloat.parse(self.weights)
         return FixedPoint.parse(self.weights)
 
     @property

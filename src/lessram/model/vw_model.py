@@ -126,12 +126,12 @@ def _store(model: Model, read: _Weights, header: VwHeader) -> tuple[int, float]:
     sizes = np.abs(read.values[~constant])
     kept = np.clip(read.values, -reach, reach)
     if spec.weights != "float32":
-        kept = _random_round(kept / spec.step, read.slots, spec.seed)
+        kept = spec.grid.rounded(kept / spec.step, _uniform(read.slots, spec.seed))
     put_weights(model.table, read.slots, kept)
     return int(np.count_nonzero(sizes > reach)), float(sizes.max(initial=0.0))
 
 
-def _random_round(units: NDArray[np.float64], slots: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
-    """Each number to one of the two integers around it, unbiased over seeds."""
+def _uniform(slots: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+    """A uniform number in [0, 1) for each slot."""
     words = finalise.py_func(np.uint64(hash_seed(seed)) + slots.astype(np.uint64) * GOLDEN)
-    return np.floor(units + (words >> np.uint64(11)) * 2.0**-53)
+    return (words >> np.uint64(11)) * 2.0**-53

@@ -12,6 +12,9 @@ Relative to the present height nothing is lost when a is small beside it: with r
 where y = r for k = 0, the common case. The logarithm is a cubic that is at most one level too low, which
 the comparison y > b - 1 mends. The uniform number has 16 bits of the feature's own and 24 of the row's,
 placed so that small probabilities keep their relative precision.
+
+The 6-bit accumulator is the same with 64 levels, b = 1.23 and u = 2^-6. It saturates at 3.1e4, where rates have
+fallen to alpha / 177, and stay.
 """
 
 from __future__ import annotations
@@ -38,7 +41,6 @@ LOG_CUBIC = (np.float32(0.15545), np.float32(-1.03926), np.float32(3.02948), np.
 
 _C3, _C2, _C1, _C0 = LOG_CUBIC
 _ONE = np.float32(1.0)
-_LAST = np.float32(LEVELS - 1)
 
 
 class Accumulator(NamedTuple):
@@ -55,10 +57,12 @@ class Accumulator(NamedTuple):
     inverse_base: np.float32
     levels_per_octave: np.float32
     """1 / log2(b)"""
+    last: np.int32
+    """The highest level, at which the accumulator saturates."""
 
 
-def accumulator(base: float = 1.1) -> Accumulator:
-    """The accumulator with this base; the caller checks that it is above 1.
+def accumulator(base: float = 1.1, unit: float = UNIT, levels: int = LEVELS) -> Accumulator:
+    """The accumulator with this base, unit u and number of levels; the caller checks that the base is above 1.
 
     >>> values = accumulator(1.1).heights - accumulator(1.1).lowest
     >>> (values[:3] * 1024).round(3)
@@ -66,8 +70,8 @@ def accumulator(base: float = 1.1) -> Accumulator:
     """
     # Exact rationals, rounded once: floating-point powers differ between processors.
     ratio = Fraction(base)
-    lowest = Fraction(UNIT) / (ratio - 1)
-    powers = list(accumulate([ratio] * (LEVELS - 1), mul, initial=Fraction(1)))
+    lowest = Fraction(unit) / (ratio - 1)
+    powers = list(accumulate([ratio] * (levels - 1), mul, initial=Fraction(1)))
     heights = np.array([float(min(lowest * power, Fraction(2**100))) for power in powers]).astype(np.float32)
     return Accumulator(
         heights=heights,
@@ -76,7 +80,18 @@ def accumulator(base: float = 1.1) -> Accumulator:
         gap=np.float32(base - 1.0),
         inverse_base=np.float32(1.0 / base),
         levels_per_octave=np.float32(math.log(2.0) / math.log(base)),
+        last=np.int32(levels - 1),
     )
+
+
+def six_bit_accumulator() -> Accumulator:
+    """64 levels of base 1.23, from 2^-6 to 3.1e4.
+
+    >>> values = six_bit_accumulator().heights - six_bit_accumulator().lowest
+    >>> float(values[1]), round(float(values[-1]))
+    (0.015625, 31341)
+    """
+    return accumulator(1.23, 2.0**-6, 64)
 
 
 @inlined
@@ -106,14 +121,15 @@ def advanced(table, level, addend, uniform):
         log = small_to_float(bits >> np.uint32(23)) + (((mantissa * _C3 + _C2) * mantissa + _C1) * mantissa + _C0)
         levels = log * table.levels_per_octave
         levels = levels if levels > np.float32(0.0) else np.float32(0.0)
-        k = np.int32(levels if levels < _LAST else _LAST)  # a jump beyond all levels saturates
+        last = np.float32(table.last)
+        k = np.int32(levels if levels < last else last)  # a jump beyond all levels saturates
         fall = table.decay[k]
         y = r * fall - (_ONE - fall)
         if y > table.gap:
             y = (y - table.gap) * table.inverse_base
             k += np.int32(1)
     up = np.int32(level) + k + np.int32(uniform * table.gap < y)
-    return min(up, np.int32(LEVELS - 1))
+    return min(up, table.last)
 
 
 @inlined

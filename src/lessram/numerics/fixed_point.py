@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lessram.errors import SpecError
 
@@ -72,6 +73,10 @@ class FixedPoint:
     def dtype(self) -> np.dtype[np.signedinteger]:
         """The machine integer that holds one value."""
         return np.dtype(np.int8 if self.width <= 8 else np.int16)
+
+    def rounded(self, units: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+        """RandomRound: each number to one of the two integers around it, by uniform numbers in [0, 1)."""
+        return np.floor(units + uniform)
 
     def units_within(self, radius: float | None) -> int:
         """The largest gridpoint not beyond `radius`, in units of the step.

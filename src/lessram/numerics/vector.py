@@ -87,9 +87,14 @@ class Vector:
         """These lanes where the mask is set, `other` elsewhere."""
         return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
 
-    def smallest(self, other: int) -> Vector:
+    def smallest(self, other: Any) -> Vector:
         """min(self, other) of signed integers."""
         mask = self.builder.icmp_signed("<", self.value, self._lift(other))
+        return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
+
+    def largest(self, other: Any) -> Vector:
+        """max(self, other) of signed integers."""
+        mask = self.builder.icmp_signed(">", self.value, self._lift(other))
         return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
 
     def cast(self, kind: Any) -> Vector:

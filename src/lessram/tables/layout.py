@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
+from lessram.numerics.minifloat import E3M6
 from lessram.numerics.proximal import Shrinkage, shrink, threshold_and_factor
 from lessram.tables.flat import Flat
+from lessram.tables.halfword import CELL, Halfword, packed, unpacked
 from lessram.tables.memory import zeros
 from lessram.tables.squares import Squares
 
@@ -21,15 +23,17 @@ RATE_STATE = {
     "ladder8": ("level", "u1"),
     "squares32": ("sum", "<f4"),
     "squares8": ("level", "u1"),
+    "squares6": None,  # shares a halfword with the weight
 }
 """The field that each kind of rates adds to a cell."""
 
 EXACT = ("exact32", "squares32")
-SQUARES = ("squares8", "squares32")
+SQUARES = ("squares8", "squares32", "squares6")
 PROXIMAL = ("squares8", "squares32")
 """Rates whose cells can hold the averages of FTRL-Proximal and RDA."""
+HALFWORD = (str(E3M6), "squares6")
 
-Table = Flat | Squares
+Table = Flat | Squares | Halfword
 
 
 def cell_type(weights: str, rates: str) -> np.dtype:
@@ -42,13 +46,22 @@ def cell_type(weights: str, rates: str) -> np.dtype:
         raise SpecError(f"rates must be one of {', '.join(RATE_STATE)}, got {rates!r}")
     if rates in EXACT and weights != "float32":
         raise SpecError(f"rates {rates} go with weights float32 (a 64-bit control), got weights {weights}")
+    if rates == "squares6" or weights == str(E3M6):
+        if (weights, rates) != HALFWORD:
+            raise SpecError(
+                f"weights {HALFWORD[0]} and rates {HALFWORD[1]} share one 16-bit cell and go together only, "
+                f"got weights {weights} with rates {rates}"
+            )
+        return CELL
     weight = np.dtype("<f4") if weights == "float32" else FixedPoint.parse(weights).dtype
     state = RATE_STATE[rates]
     return np.dtype([("weight", weight.newbyteorder("<"))] + ([state] if state else []))
 
 
-def table_of(rates: str, cells: NDArray[np.void]) -> Table:
+def table_of(rates: str, cells: NDArray[Any]) -> Table:
     """Cells as the table that their rates need."""
+    if rates == "squares6":
+        return Halfword(cells)
     return Squares(cells) if rates in SQUARES else Flat(cells)
 
 
@@ -98,6 +111,8 @@ def copied(table: Table) -> Table:
 
 def stored_weights(table: Table, start: int = 0, stop: int | None = None) -> NDArray[Any]:
     """The weights of slots start to stop, in units of the grid, as numbers that can be computed with."""
+    if isinstance(table, Halfword):
+        return unpacked(table.cells[start:stop])
     return table.cells["weight"][start:stop]
 
 
@@ -119,12 +134,17 @@ def picked(table: Table, slots: NDArray[np.integer]) -> Table | None:
 
 def put_weights(table: Table, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:
     """Set the weights of these slots, given in units of the grid; rate states stay as they are."""
-    table.cells["weight"][slots] = weights
+    if isinstance(table, Halfword):
+        table.cells[slots] = packed(weights, table.cells[slots])
+    else:
+        table.cells["weight"][slots] = weights
 
 
 def touched(table: Table, start: int = 0, stop: int | None = None) -> NDArray[np.bool_]:
     """Which of the slots start to stop some example has touched."""
     cells = table.cells[start:stop]
+    if isinstance(table, Halfword):
+        return cells != 0
     changed = cells["weight"] != 0
     for state in ("count", "level", "sum"):
         if state in (cells.dtype.names or ()):

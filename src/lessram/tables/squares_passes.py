@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir
 
 from lessram.jit import cgutils, intrinsic, types
-from lessram.numerics.accumulator import LARGEST_RATIO, LEVELS, LOG_CUBIC
+from lessram.numerics.accumulator import LARGEST_RATIO, LOG_CUBIC
 from lessram.numerics.vector import (
     FLOATS,
     INTS,
@@ -71,39 +71,46 @@ def level_row(typingctx, scratch, length, square, sums, fraction):  # type: igno
     signature = types.void(scratch, types.uint64, types.float32, sums, types.float32)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        kinds = signature.args[0]
-        arrays = {
-            name: (kind, builder.extract_value(args[0], i))
-            for i, (name, kind) in enumerate(zip(kinds.fields, kinds.types, strict=True))
-        }
+        arrays = fields_of(builder, signature.args[0], args[0])
         length, square, fraction = args[1], splat(builder, args[2]), splat(builder, args[4])
-        tables = {
-            name: (kind, builder.extract_value(args[3], i))
-            for i, (name, kind) in enumerate(zip(signature.args[3].fields, signature.args[3].types, strict=True))
-        }
+        tables = fields_of(builder, signature.args[3], args[3])
 
         def row_of(name: str, j: Any, lanes: Any) -> Vector:
             kind, array = arrays[name]
             return load(context, builder, kind, array, j, lanes)
 
         randomized = isinstance(arrays["advanced"][0].dtype, types.Integer)
-        count = cgutils.alloca_once(builder, INTS)
-        rest = cgutils.alloca_once(builder, FLOATS)
         with blocks(builder, length) as j:
             x = row_of("values", j, FLOATS)
             result = square * x * x
             if randomized:
-                r = (result / row_of("sums", j, FLOATS)).at_most(float(LARGEST_RATIO))
-                _whole_levels(context, builder, tables, r, count, rest)
-                own = (row_of("words", j, INTS) & 0xFFFF).to_floats()
-                uniform = (own + fraction) * 2.0**-16
-                up = (uniform * splat(builder, tables["gap"][1])).below(Vector(builder, builder.load(rest)))
-                result = row_of("levels", j, INTS) + Vector(builder, builder.load(count)) + up
-                result = result.smallest(LEVELS - 1)
+                levels, words = row_of("levels", j, INTS), row_of("words", j, INTS)
+                ratio = result / row_of("sums", j, FLOATS)
+                result = advanced_levels(context, builder, tables, levels, ratio, words, fraction)
             store(context, builder, *arrays["advanced"], j, result)
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+def fields_of(builder: Any, kind: Any, value: Any) -> dict[str, tuple[Any, Any]]:
+    """The fields of a NamedTuple while code is generated, each with its type."""
+    return {
+        name: (field, builder.extract_value(value, i))
+        for i, (name, field) in enumerate(zip(kind.fields, kind.types, strict=True))
+    }
+
+
+def advanced_levels(
+    context: Any, builder: Any, tables: Any, levels: Vector, ratio: Vector, words: Vector, fraction: Vector
+) -> Vector:
+    """The levels after adding `ratio` of their heights; `tables` are the fields of an Accumulator."""
+    count = cgutils.alloca_once(builder, INTS)
+    rest = cgutils.alloca_once(builder, FLOATS)
+    _whole_levels(context, builder, tables, ratio.at_most(float(LARGEST_RATIO)), count, rest)
+    uniform = ((words & 0xFFFF).to_floats() + fraction) * 2.0**-16
+    up = (uniform * splat(builder, tables["gap"][1])).below(Vector(builder, builder.load(rest)))
+    return (levels + Vector(builder, builder.load(count)) + up).smallest(splat(builder, tables["last"][1]))
 
 
 def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any, rest: Any) -> None:
@@ -118,7 +125,7 @@ def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any
         c3, c2, c1, c0 = (float(c) for c in LOG_CUBIC)
         log = (bits >> 23).to_floats() + (((mantissa * c3 + c2) * mantissa + c1) * mantissa + c0)
         k = (log * splat(builder, tables["levels_per_octave"][1])).at_least(0.0)
-        k = k.at_most(LEVELS - 1.0).to_ints()
+        k = k.at_most(splat(builder, tables["last"][1]).to_floats()).to_ints()
         kind, decay = tables["decay"]
         fall = gather(context, builder, kind, decay, k)
         y = r * fall - (splat(builder, ir.Constant(ir.FloatType(), 1.0)) - fall)

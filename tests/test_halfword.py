@@ -1,0 +1,285 @@
+"""The 16-bit cell equals tests/reference_halfword.py: cells, margins and scalars, bit for bit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import Row
+from reference_halfword import POINTS, HalfwordLearner, ordinal
+from reference_squares import Accumulator
+from streams import LENGTHS, cut, make_rows, to_batch
+
+from lessram.data.batch import Batch
+from lessram.errors import SpecError
+from lessram.learning.learner import Learner
+from lessram.model.model import Model
+from lessram.model.spec import Spec
+from lessram.numerics import accumulator as ours
+from lessram.tables.halfword import Halfword
+from lessram.tables.layout import allocate, nbytes_of, put_weights, stored_weights, touched
+
+SLOTS = 96
+LAST = 63
+BINARY = make_rows(SLOTS, LENGTHS * 3)
+VALUED = make_rows(SLOTS, LENGTHS * 3, valued=True)
+CHOICES = {"slots": SLOTS, "weights": "e3m6", "rates": "squares6", "seed": 5, "alpha": 0.3}
+
+both_steps = pytest.mark.parametrize("step_rule", ["plain", "invariant"])
+both_kinds = pytest.mark.parametrize("valued", [False, True], ids=["binary", "valued"])
+
+
+def pair(**choices: Any) -> tuple[Learner, HalfwordLearner]:
+    """A learner and the reference, both fresh, with the same choices."""
+    return Learner(Spec(**{**CHOICES, **choices})), HalfwordLearner(**{**CHOICES, **choices})
+
+
+def cells_of(learner: Learner) -> np.ndarray:
+    return learner.model.table.cells
+
+
+def set_state(learner: Learner, reference: HalfwordLearner, slot: int, weight: int, level: int) -> None:
+    """Put a weight, in units, and a level into both."""
+    reference.coefficient[slot], reference.state[slot] = weight, level
+    cells_of(learner)[slot] = reference.cells()[slot]
+
+
+def state_of(model: Model) -> bytes:
+    return model.table.cells.tobytes() + model.scalars.tobytes() + str(model.examples).encode()
+
+
+def learn_both(learner: Learner, reference: HalfwordLearner, rows: list[Row], batch: Batch) -> None:
+    margins = learner.learn(batch, trusted=True)
+    assert margins.tolist() == [reference.learn(row) for row in rows]
+    assert cells_of(learner).tolist() == reference.cells()
+    scalars = [reference.intercept, reference.intercept_sum, reference.squares, reference.nonzeros]
+    assert learner.model.scalars.tolist() == scalars
+    assert learner.model.examples == reference.examples
+
+
+# Rows ---------------------------------------------------------------------------------------------------------------
+
+
+@both_steps
+@both_kinds
+def test_rows(step_rule, valued):
+    learner, reference = pair(step_rule=step_rule)
+    rows = VALUED if valued else BINARY
+    learn_both(learner, reference, rows, to_batch(rows, valued=valued))
+    assert learner.predict(to_batch(rows, valued=valued)).tolist() == [reference.play(row) for row in rows]
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+@both_steps
+def test_other_losses(step_rule, loss):
+    learner, reference = pair(loss=loss, step_rule=step_rule, alpha=0.05)
+    learn_both(learner, reference, VALUED, to_batch(VALUED))
+
+
+def test_without_intercept_and_scale():
+    learner, reference = pair(intercept=False, scale="none", alpha=0.05, beta=1.0)
+    learn_both(learner, reference, VALUED, to_batch(VALUED))
+    assert learner.model.scalars.tolist() == [0.0] * 4
+
+
+def test_long_rows_and_late_examples():
+    rows = make_rows(SLOTS, (5, 1023, 1024, 1025, 3000, 1))
+    learner, reference = pair()
+    learner.model.examples = reference.examples = 2**33 + 12345
+    learn_both(learner, reference, rows, to_batch(rows, valued=False))
+
+
+@both_kinds
+@both_steps
+def test_a_slot_many_times_in_one_row(step_rule, valued):
+    # Few slots, long rows: every slot occurs up to forty times, next to itself and far apart, with signs that differ.
+    rng = np.random.default_rng(11)
+    rows = []
+    for length in (2, 16, 17, 40, 120, 300) * 4:
+        values = rng.choice([-3.0, -0.5, 0.25, 2.0], length) if valued else np.ones(length)
+        slots = rng.integers(0, 8, length)
+        rows.append(Row(float(rng.random() < 0.5), list(zip(slots.tolist(), values.tolist(), strict=True))))
+    learner, reference = pair(step_rule=step_rule, alpha=0.1)
+    learn_both(learner, reference, rows, to_batch(rows, valued=valued))
+
+
+def test_rates_of_all_occurrences_come_from_the_sum_before_the_row():
+    # Were the second occurrence's rate to follow the first one's square, its step would be a fifth shorter.
+    moved = []
+    for times in (1, 2):
+        learner, _ = pair(step_rule="plain", intercept=False, alpha=0.05)
+        learner.learn(to_batch([Row(1.0, [(4, 1.0)] * times)], valued=False), trusted=True)
+        moved.append(float(learner.model.weights(4, 5)[0]))
+    assert moved[0] == pytest.approx(0.05 * 0.5 / (0.3 + 0.5), abs=2.0**-10)
+    assert moved[1] == pytest.approx(2 * moved[0], rel=0, abs=2.0**-9)
+
+
+@both_steps
+def test_weights_of_all_sizes_take_steps_across_binades(step_rule):
+    learner, reference = pair(step_rule=step_rule, alpha=1.0, scale="none", intercept=False)
+    for slot in range(SLOTS):
+        set_state(learner, reference, slot, POINTS[slot * 1022 // (SLOTS - 1)], slot % 7)
+    learn_both(learner, reference, VALUED, to_batch(VALUED))
+    assert len({abs(w).bit_length() for w in reference.coefficient}) > 6
+
+
+@pytest.mark.parametrize("radius", [0.4, None])
+def test_weights_saturate(radius):
+    # The plain step: the invariant one stops before it gets there.
+    learner, reference = pair(radius=radius, alpha=60.0, step_rule="plain")
+    learn_both(learner, reference, VALUED, to_batch(VALUED))
+    largest = (408 if radius else 8128) / 1024
+    assert {largest, -largest} <= set(learner.model.weights().tolist())
+
+
+def test_levels_saturate():
+    learner, reference = pair(step_rule="plain")
+    for slot in range(SLOTS):
+        set_state(learner, reference, slot, slot % 5, LAST - slot % 4)
+    rows = [row._replace(weight=1e9) for row in VALUED]
+    learn_both(learner, reference, rows, to_batch(rows))
+    assert set((cells_of(learner)[:8] & 63).tolist()) == {LAST}
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("scale", ["none", "rms"])
+def test_absurd_values_and_weights_saturate(loss, scale):
+    huge, tiny = float(np.float32(3e38)), float(np.float32(1e-45))
+    rows = [
+        Row(1.0, [(0, huge), (1, tiny), (2, -huge)], 1.0),
+        Row(0.0, [(0, huge), (3, 1.0)], huge),
+        Row(1.0, [(1, tiny), (4, tiny)], tiny),
+        Row(1.0, [(5, huge)], tiny),  # an infinite rate * value meets a gradient of 0 in single precision
+    ] * 3
+    learner, reference = pair(loss=loss, scale=scale, alpha=1000.0, intercept=False)
+    learn_both(learner, reference, rows, to_batch(rows))
+
+
+def test_no_values_equal_values_of_one():
+    implied, explicit = pair()[0], pair()[0]
+    rows = to_batch(BINARY, valued=False, weighted=False), to_batch(BINARY, valued=True, weighted=True)
+    assert implied.learn(rows[0]).tolist() == explicit.learn(rows[1]).tolist()
+    assert implied.predict(rows[0]).tolist() == explicit.predict(rows[1]).tolist()
+    assert state_of(implied.model) == state_of(explicit.model)
+
+
+@both_kinds
+@settings(max_examples=10)
+@given(places=st.lists(st.integers(0, len(VALUED)), max_size=8))
+def test_any_split_into_batches_gives_the_same_bytes(valued, places):
+    batch = to_batch(VALUED if valued else BINARY, valued=valued)
+    whole, parts = pair()[0], pair()[0]
+    margins = whole.learn(batch, trusted=True)
+    pieces = [parts.learn(piece, trusted=True) for piece in cut(batch, places)]
+    assert np.concatenate(pieces).tolist() == margins.tolist()
+    assert state_of(parts.model) == state_of(whole.model)
+
+
+# The 64 levels ------------------------------------------------------------------------------------------------------
+
+SIX = ours.six_bit_accumulator()
+OWN, SHARED = 1 << 16, 1 << 23
+
+
+@numba.njit
+def ups(level, addend, base):
+    """For how many of the 2^39 random numbers, in ascending order, the level ends above `base`."""
+    low, high = np.int64(0), np.int64(OWN) * np.int64(SHARED)
+    while low < high:
+        middle = (low + high) // 2
+        shared = np.uint64(2 * (middle % SHARED) + 1) << np.uint64(24)
+        uniform = ours.fine_uniform(np.uint32(middle // SHARED), shared)
+        if ours.advanced(SIX, np.uint8(level), addend, uniform) > base:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def test_levels_are_unbiased_over_all_random_numbers():
+    # That decisions are ordered by their random number is shown in tests/test_accumulator.py.
+    b = Fraction(1.23)
+    values = [Fraction(1, 64) * (b**c - 1) / (b - 1) for c in range(LAST + 1)]
+    worst = Fraction(0)
+    for level in range(0, LAST, 2):
+        width = values[level + 1] - values[level]
+        sizes = [float(width) * part for part in (2.0**-20, 1e-4, 0.3, 0.999999, 1, 1.5, 7)] + [1e-4, 0.25, 37.0, 5e3]
+        for addend in (np.float32(size) for size in sizes):
+            target = values[level] + Fraction(float(addend))
+            if target >= values[LAST]:
+                continue
+            beyond = [Fraction(int(ups(level, addend, c)), OWN * SHARED) for c in range(level, LAST)]
+            rises = [above - below for below, above in pairwise(values[level:])]
+            mean = values[level] + sum(p * rise for p, rise in zip(beyond, rises, strict=True))
+            worst = max(worst, (abs(mean - target) - width / 2**40) / Fraction(float(addend)))
+    assert 0 < worst < Fraction(1, 2**20)
+
+
+def test_the_ladder():
+    reference = Accumulator(1.23, Fraction(1, 64), LAST)
+    assert SIX.heights.tolist() == [float(height) for height in reference.height]
+    assert len(SIX.heights) == len(SIX.decay) == 64
+    assert 3.1e4 < SIX.heights[-1] - SIX.lowest < 3.2e4
+
+
+# Cells outside kernels ----------------------------------------------------------------------------------------------
+
+
+def test_two_bytes_a_slot():
+    table = allocate("e3m6", "squares6", 1000)
+    assert isinstance(table, Halfword)
+    assert nbytes_of(table) == 2000
+    assert not touched(table).any()
+    assert not stored_weights(table).any()
+    assert table.cells.dtype.itemsize == table.cells.dtype.alignment == 2
+
+
+def test_weights_can_be_read_and_set_and_levels_stay():
+    table = allocate("e3m6", "squares6", 1023)
+    table.cells[:] = np.arange(1023) % 64
+    slots = np.arange(1023)
+    put_weights(table, slots, np.array(POINTS))
+    assert stored_weights(table).tolist() == POINTS
+    assert stored_weights(table, 5, 9).tolist() == POINTS[5:9]
+    assert (table.cells & 63).tolist() == (np.arange(1023) % 64).tolist()
+    assert (table.cells >> 6).tolist() == [ordinal(units) % 1024 for units in POINTS]
+    put_weights(table, slots[:3], np.array([128.9, -4097.0, 1e9]))
+    assert stored_weights(table, 0, 3).tolist() == [128, -4096, 8128], "to the nearest gridpoint"
+    table.cells[ordinal(8128)] &= np.uint16(63)
+    assert touched(table).all(), "a level alone shows that some example came by"
+    table.cells[ordinal(8128)] = 0
+    assert touched(table).sum() == 1022
+
+
+def test_models_give_weights_in_their_own_scale():
+    learner, reference = pair()
+    learn_both(learner, reference, VALUED, to_batch(VALUED))
+    model = learner.model
+    assert model.weights().tolist() == [units / 1024 for units in reference.coefficient]
+    assert model.coefficients().tolist() == (model.weights() / model.scale).tolist()
+    assert (model.bits_per_slot, model.table_bytes) == (16.0, 2 * SLOTS)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"weights": "e3m6", "rates": "squares8"}, "go together only, got weights e3m6 with rates squares8"),
+        ({"weights": "e3m6"}, "go together only, got weights e3m6 with rates morris8"),
+        ({"weights": "q2.13", "rates": "squares6"}, "go together only, got weights q2.13 with rates squares6"),
+        ({"weights": "float32", "rates": "squares6"}, "go together only, got weights float32 with rates squares6"),
+        ({"weights": "e4m5", "rates": "squares6"}, "go together only, got weights e4m5 with rates squares6"),
+        ({"weights": "e3m", "rates": "squares6"}, "expected a minifloat format such as e3m6, got 'e3m'"),
+        ({"weights": "e3m6", "rates": "squares6", "base": 1.2}, "base cannot be chosen with rates squares6"),
+        ({"weights": "e3m6", "rates": "squares6", "radius": 9.0}, "radius must be between"),
+        ({"weights": "e3m6", "rates": "squares6", "rate_floor": True}, "rate_floor needs fixed-point weights"),
+    ],
+)
+def test_choices_that_do_not_fit_are_refused(choices, message):
+    with pytest.raises(SpecError, match=message):
+        Spec(slots=8, **choices)
