@@ -9,10 +9,10 @@ weight, too, crosses from `observe` to `move`, where the vector pass computes wh
     observe   scalar   the cell is noted, its weight joins the dot product, half the prefetches
     prepare   vector   the row's rates, from the sums before they are rounded to levels
     move      vector   new cells: weight + step rounded at random, level advanced at random
-              scalar   new cells stored, unless the slot changed since `observe`; the other prefetches
+              scalar   new cells stored, the other prefetches
 
-A slot that occurs twice in a row: every occurrence takes its rate from the sum before the row; when some cell is
-found changed, all go back, and then one occurrence after another moves its cell (`repair`).
+A slot that occurs twice in a row: every occurrence takes its rate from the sum before the row. An occurrence that
+finds its cell changed since `observe` moves the cell as it is now, one by one (`moved_again`).
 """
 
 from __future__ import annotations
@@ -187,36 +187,29 @@ def _move(table, rule, batch, row, scratch, gradient, square):
         low = np.uint32(shared >> np.uint64(48))
         cell_row(scratch, row.length, g, s, rule.sums, rule.limit, low, fraction_of(shared))
         alone = row.length > FAR
-        twice = np.int32(0)
         j = np.uint64(0)
         while j < row.length:
             if not alone and j & _ONE == _ONE:
                 ask(table, batch, row.ahead + j)
             slot = batch.slots[row.start + j]
-            twice |= np.int32(table.cells[slot]) ^ scratch.cells[j]
-            table.cells[slot] = np.uint16(scratch.moved[j])
+            moved = scratch.moved[j]
+            if np.int32(table.cells[slot]) != scratch.cells[j]:
+                x = feature_value(batch.values, row.start + j)
+                own = word(np.uint32(j), row.key)
+                moved = moved_again(rule, table.cells[slot], scratch.noted[j] * g, s * x * x, own, shared)
+            table.cells[slot] = np.uint16(moved)
             j += _ONE
-        if twice != np.int32(0):
-            repair(table, rule, batch, row, scratch, g, s)
 
     return move_halfwords
 
 
 @inlined
-def repair(table, rule, batch, row, scratch, g, square):
-    """Some slot occurs twice: all cells back to those of `observe`, then one occurrence after another."""
-    for j in range(row.length):
-        table.cells[batch.slots[row.start + j]] = np.uint16(scratch.cells[j])
-    shared = shared_word(row.key)
-    for j in range(row.length):
-        slot = batch.slots[row.start + j]
-        cell = np.uint64(table.cells[slot])
-        x = feature_value(batch.values, row.start + j)
-        own = word(np.uint32(j), row.key)
-        level = advanced(rule.sums, cell & _LEVEL, square * x * x, fine_uniform(own, shared))
-        ordinal = rounded_sum(rule.units[cell >> _LEVEL_BITS], scratch.noted[j] * g, rounding_bits(own, shared))
-        ordinal = project(ordinal, rule.limit)
-        table.cells[slot] = np.uint16((ordinal << np.int32(LEVEL_BITS)) | np.int32(level))
+def moved_again(rule, cell, delta, addend, own, shared):
+    """A cell after a step of `delta` and the addition of `addend`: one lane of `cell_row`."""
+    cell = np.uint64(cell)
+    level = advanced(rule.sums, cell & _LEVEL, addend, fine_uniform(own, shared))
+    ordinal = rounded_sum(rule.units[cell >> _LEVEL_BITS], delta, rounding_bits(own, shared))
+    return np.int32((project(ordinal, rule.limit) << np.int32(LEVEL_BITS)) | np.int32(level))
 
 
 @overloaded(look)
