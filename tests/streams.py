@@ -17,8 +17,8 @@ STORAGES = FLOATING + FIXED
 CELLS = [*FLOATING, ("q2.13", "global"), ("q2.13", "morris8"), ("q2.5", "global"), ("q2.5", "morris8")]
 """One storage for each type of cell: what differs in machine code."""
 
-BY_SQUARES = [("q2.13", "squares8"), ("float32", "squares32")]
-"""Rates by squared gradients, a randomized and an exact kind."""
+BY_SQUARES = [("q2.13", "squares8"), ("float32", "squares32"), ("e3m6", "squares6")]
+"""Rates by squared gradients: a randomized and an exact kind, and the kind that shares a halfword with the weight."""
 
 PROXIMAL = [("q2.13", "squares8", "ftrl"), ("float32", "squares32", "rda")]
 """Averages that L1 shrinks to weights, again a randomized and an exact kind, one of each algorithm."""

@@ -1,7 +1,7 @@
 """Squared-gradient rates: the same bytes from AVX-512, AVX2 and SSE2 code, in every number on the way.
 
-The levels of a small table would hide a difference in the last digit of a rate, so here weights are float32 and
-all that the passes leave in their scratch arrays is compared, row after row.
+The levels of a small table would hide a difference in the last digit of a rate, so here weights are float32, or
+halfwords, and all that the passes leave in their scratch arrays is compared, row after row.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from lessram.model.spec import Spec
 digest = hashlib.sha256()
 rows = make_rows(96, (0, 1, 5, 16, 33, 300) * 15, valued=True)
 batch = to_batch(rows)
-for loss, rule, algorithm, l1 in (
-    ("logistic", "invariant", "ogd", 0),
-    ("squared", "invariant", "ogd", 0),
-    ("hinge", "plain", "ogd", 0),
-    ("logistic", "plain", "ftrl", 0.2),
-    ("squared", "invariant", "rda", 0.1),
+for rates, loss, rule, algorithm, l1 in (
+    ("squares8", "logistic", "invariant", "ogd", 0),
+    ("squares8", "squared", "invariant", "ogd", 0),
+    ("squares8", "hinge", "plain", "ogd", 0),
+    ("squares8", "logistic", "plain", "ftrl", 0.2),
+    ("squares8", "squared", "invariant", "rda", 0.1),
+    ("squares6", "logistic", "invariant", "ogd", 0),
 ):
+    weights = "e3m6" if rates == "squares6" else "float32"
     choices = {"loss": loss, "step_rule": rule, "algorithm": algorithm, "l1": l1, "l2": 2 * l1}
-    learner = Learner(Spec(slots=96, weights="float32", rates="squares8", alpha=0.1, seed=3, **choices))
+    learner = Learner(Spec(slots=96, weights=weights, rates=rates, alpha=0.1, seed=3, **choices))
     for r, row in enumerate(rows):
         digest.update(learner.learn(batch.slice(r, r + 1), trusted=True).tobytes())
         for array in learner._scratch:

@@ -16,7 +16,7 @@ def import_vw(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")],
     weights: Annotated[
-        str, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.")
+        str, typer.Option(metavar="FORMAT", help="float32, fixed point qN.M, or e3m6 (with rates squares6).")
     ] = "q3.12",
     rates: Annotated[str, typer.Option(metavar="RATES", help="For training on; they start fresh.")] = "squares8",
     alpha: Annotated[float, typer.Option(help="For training on: the learning rate's numerator.")] = 0.3,

@@ -28,13 +28,15 @@ def train(
         typer.Option(metavar="NAME", help="paper: q2.13, morris8, plain steps, alpha 0.2, unless said otherwise."),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="float32, or fixed point qN.M of at most 16 bits.  [q3.12]")
+        str | None,
+        typer.Option(metavar="FORMAT", help="float32, fixed point qN.M of at most 16 bits, or e3m6.  [q3.12]"),
     ] = None,
     rates: Annotated[
         str | None,
         typer.Option(
             metavar="RATES",
-            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32.  [squares8]",
+            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32, squares6 (with "
+            "e3m6: 16 bits for both).  [squares8]",
         ),
     ] = None,
     step: Annotated[
@@ -146,6 +148,7 @@ def train(
       lessram train lake/*.parquet -o lake.lessram --label click --categorical user,site --text title
       lessram train clicks.vw -o clicks.lessram --interactions ab --ignore c
       lessram train clicks.svm -o sparse.lessram --algorithm ftrl --l1 1
+      lessram train clicks.vw -o clicks.lessram --weights e3m6 --rates squares6 --bits 28
       lessram train clicks.svm -o paper.lessram --preset paper --alpha 0.1
     """
     from lessram.data.formats import Choices, Form, Stream
