@@ -26,7 +26,12 @@ class Case(NamedTuple):
     """Bits a slot that resident memory may grow by."""
 
 
-CASES = [Case("q2.13", "morris8", 24.5), Case("q2.13", "global", 16.5), Case("float32", "exact32", 64.5)]
+CASES = [
+    Case("q2.13", "morris8", 24.5),
+    Case("e3m6", "squares6", 16.5),
+    Case("q2.13", "global", 16.5),
+    Case("float32", "exact32", 64.5),
+]
 
 
 def measure(case: Case, bits: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ OTHERS = {
     "float32, global rate (32)": ("float32", "global"),
     "q2.13, global rate (16)": ("q2.13", "global"),
     "q2.13 + squares8, invariant step (24)": ("q2.13", "squares8"),
+    "e3m6 + squares6, invariant step (16)": ("e3m6", "squares6"),
 }
 
 
