@@ -1,4 +1,4 @@
-"""The 16-bit cell in slow, obvious Python: e3m6 as a list of gridpoints, its rounding, and the learner on it.
+"""The 16-bit cell in slow, obvious Python: grids as lists of gridpoints, rounding on them, and the learner.
 
 As tests/reference_squares.py, on which it stands. Nothing here imports the package.
 """
@@ -12,64 +12,92 @@ from typing import Any
 
 import numpy as np
 from reference import f32, project
-from reference_squares import Accumulator, SquaresLearner
+from reference_squares import ONE, Accumulator, SquaresLearner
 
-UNIT = Fraction(1, 1024)
-"""The step of e3m6 next to zero; gridpoints below are integers times it."""
+UNIT = Fraction(1, 2048)
+"""The step of e3m7 next to zero, half that of e3m6; gridpoints below are integers times it."""
 
 
-def minifloat(exponent: int, mantissa: int) -> Fraction:
-    """A number of 3 exponent bits and 6 mantissa bits, as IEEE 754 would read them but for the bias of 5."""
+def minifloat(exponent: int, mantissa: int, bits: int) -> Fraction:
+    """A number of 3 exponent bits and so many mantissa bits, as IEEE 754 would read them but for the bias of 5."""
     if exponent == 0:
-        return Fraction(mantissa, 64) * Fraction(2) ** (1 - 5)
-    return (1 + Fraction(mantissa, 64)) * Fraction(2) ** (exponent - 5)
+        return Fraction(mantissa, 2**bits) * Fraction(2) ** (1 - 5)
+    return (1 + Fraction(mantissa, 2**bits)) * Fraction(2) ** (exponent - 5)
 
 
-SIZES = [int(minifloat(exponent, mantissa) / UNIT) for exponent in range(8) for mantissa in range(64)]
-POINTS = [-size for size in SIZES[:0:-1]] + SIZES
-"""All gridpoints of e3m6 in units, ascending, 0 in the middle."""
-ZERO_AT = len(SIZES) - 1
+def gridpoints(bits: int) -> list[int]:
+    """All of e3m6 or e3m7 in units, ascending, 0 in the middle."""
+    sizes = [int(minifloat(e, m, bits) / UNIT) for e in range(8) for m in range(2**bits)]
+    return [-size for size in sizes[:0:-1]] + sizes
+
+
+COARSE, FINE = gridpoints(6), gridpoints(7)
 
 
 def ordinal(units: int) -> int:
-    """How many gridpoints lie between 0 and this one."""
-    return POINTS.index(units) - ZERO_AT
+    """How many gridpoints of e3m7 lie between 0 and this one."""
+    return FINE.index(units) - FINE.index(0)
 
 
-def round_sum(units: int, delta: np.float32, bits: int) -> int:
-    """RandomRound(units + delta) on the uneven grid: hi with probability (units + delta - lo) / (hi - lo), else lo.
+def round_sum(units: int, delta: np.float32, bits: int, fine: bool) -> int:
+    """RandomRound(units + delta) on an uneven grid: hi with probability (units + delta - lo) / (hi - lo), else lo.
 
     The sum of the two parts of that probability, and the fraction of delta, are single-precision numbers.
     """
+    points = FINE if fine else COARSE
     delta = delta if delta > f32(-65536) else f32(-65536)
     delta = delta if delta < f32(65536) else f32(65536)
     whole = units + math.floor(delta)
     fraction = delta - f32(math.floor(delta))
-    if not POINTS[0] <= whole < POINTS[-1]:
-        return project(whole, POINTS[-1])
-    above = bisect_right(POINTS, whole)
-    lo, hi = POINTS[above - 1], POINTS[above]
+    if not points[0] <= whole < points[-1]:
+        return project(whole, points[-1])
+    above = bisect_right(points, whole)
+    lo, hi = points[above - 1], points[above]
     chance = f32((whole - lo) / (hi - lo)) + fraction / f32(hi - lo)
     return hi if Fraction((bits >> 7) | 1, 2**25) < Fraction(float(chance)) else lo
 
 
 def limit_within(radius: float | None) -> int:
-    """The largest gridpoint not beyond the radius, in units."""
-    return POINTS[-1] if radius is None else max(point for point in POINTS if point * UNIT <= Fraction(radius))
+    """The largest gridpoint of e3m6 not beyond the radius, in units."""
+    return COARSE[-1] if radius is None else max(point for point in COARSE if point * UNIT <= Fraction(radius))
+
+
+class SixBits(Accumulator):
+    """Base 1.23, unit 2^-6, levels 0 to 31 and then the even ones up to 62."""
+
+    def __init__(self) -> None:
+        super().__init__(1.23, Fraction(1, 64), 63)
+        self.pair_gap = f32(float(Fraction(1.23) ** 2 - 1))
+
+    def add(self, level: int, addend: np.float32, uniform: np.float32) -> int:
+        r = addend / self.height[level]
+        r = r if r < f32(2.0**60) else f32(2.0**60)
+        k, y = (0, r) if not r > self.gap else self.whole_levels(r)
+        if level + k < 32:
+            return level + k + int(uniform * self.gap < y)
+        if (level + k) % 2 == 1:
+            k, y = k - 1, (y + ONE) * f32(1.23) - ONE
+        return min(level + k + 2 * int(uniform * self.pair_gap < y), 62)
 
 
 class HalfwordLearner(SquaresLearner):
-    """Weights are gridpoints of e3m6 in units, sums are one of 64 levels; all else as for 24 bits."""
+    """Weights are gridpoints of e3m6, or of e3m7 once their sums are high; all else as for 24 bits."""
 
     def __init__(self, *, slots: int, weights: str, rates: str, radius: float | None = None, **choices: Any) -> None:
         assert (weights, rates) == ("e3m6", "squares6")
-        super().__init__(slots=slots, weights="q2.10", rates="squares8", **choices)
+        super().__init__(slots=slots, weights="q2.11", rates="squares8", **choices)
         self.limit = limit_within(radius)
-        self.accumulator = Accumulator(1.23, Fraction(1, 64), 63)
+        self.accumulator = SixBits()
 
-    def stepped(self, coefficient: int, delta: np.float32, bits: int) -> int:
-        return project(round_sum(coefficient, delta, bits), self.limit)
+    def stepped(self, slot: int, delta: np.float32, bits: int) -> int:
+        return project(round_sum(self.coefficient[slot], delta, bits, self.state[slot] >= 32), self.limit)
 
     def cells(self) -> list[int]:
-        """What the table holds: the weight's ordinal in the upper 10 bits, the level in the lower 6."""
-        return [ordinal(w) % 1024 * 64 + level for w, level in zip(self.coefficient, self.state, strict=True)]
+        """What the table holds: the weight's ordinal in the upper 10 bits, the level in the lower 6.
+
+        The ordinal has an 11th bit, its last, where the level is high and even.
+        """
+        return [
+            ordinal(w) % 2048 // 2 * 64 + level + ordinal(w) % 2
+            for w, level in zip(self.coefficient, self.state, strict=True)
+        ]

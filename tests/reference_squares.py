@@ -239,13 +239,13 @@ class SquaresLearner:
             gradient = effective_gradient(self.loss, margin, float(row.label), weight, reach)
         g = f32(-bounded(gradient * inverse) / self.step)
         for position, (slot, _) in enumerate(row.features):
-            bits = rounding_bits(position, key)
-            self.coefficient[slot] = self.stepped(self.coefficient[slot], scales[position] * g - pulls[position], bits)
             self.accumulate(slot, addends[position], position, key)
+            bits = rounding_bits(position, key)
+            self.coefficient[slot] = self.stepped(slot, scales[position] * g - pulls[position], bits)
         self.intercept -= intercept_rate * gradient
 
-    def stepped(self, coefficient: int | np.float32, delta: np.float32, bits: int) -> int | np.float32:
-        return project(coefficient + (random_round(delta, bits) if self.fixed else delta), self.limit)
+    def stepped(self, slot: int, delta: np.float32, bits: int) -> int | np.float32:
+        return project(self.coefficient[slot] + (random_round(delta, bits) if self.fixed else delta), self.limit)
 
     def rate_times_value(self, slot: int, x: np.float32, addend: np.float32) -> np.float32:
         """The rate takes this round's square in before the sum is rounded to a level."""

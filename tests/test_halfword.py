@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Row
-from reference_halfword import POINTS, HalfwordLearner, ordinal
-from reference_squares import Accumulator
+from reference_halfword import COARSE, FINE, HalfwordLearner, SixBits, ordinal
 from streams import LENGTHS, cut, make_rows, to_batch
 
 from lessram.data.batch import Batch
@@ -21,12 +20,14 @@ from lessram.errors import SpecError
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
 from lessram.model.spec import Spec
-from lessram.numerics import accumulator as ours
+from lessram.numerics import six_bits as ours
+from lessram.numerics.accumulator import fine_uniform
 from lessram.tables.halfword import Halfword
 from lessram.tables.layout import allocate, nbytes_of, put_weights, stored_weights, touched
 
 SLOTS = 96
-LAST = 63
+LAST = 62
+LADDER = [*range(32), *range(32, 64, 2)]
 BINARY = make_rows(SLOTS, LENGTHS * 3)
 VALUED = make_rows(SLOTS, LENGTHS * 3, valued=True)
 CHOICES = {"slots": SLOTS, "weights": "e3m6", "rates": "squares6", "seed": 5, "alpha": 0.3}
@@ -124,7 +125,7 @@ def test_rates_of_all_occurrences_come_from_the_sum_before_the_row():
 def test_weights_of_all_sizes_take_steps_across_binades(step_rule):
     learner, reference = pair(step_rule=step_rule, alpha=1.0, scale="none", intercept=False)
     for slot in range(SLOTS):
-        set_state(learner, reference, slot, POINTS[slot * 1022 // (SLOTS - 1)], slot % 7)
+        set_state(learner, reference, slot, COARSE[slot * 1022 // (SLOTS - 1)], LADDER[slot * 7 % 48])
     learn_both(learner, reference, VALUED, to_batch(VALUED))
     assert len({abs(w).bit_length() for w in reference.coefficient}) > 6
 
@@ -138,13 +139,33 @@ def test_weights_saturate(radius):
     assert {largest, -largest} <= set(learner.model.weights().tolist())
 
 
+@pytest.mark.parametrize("radius", [0.4, None])
+def test_finer_weights_end_at_the_same_gridpoint(radius):
+    learner, reference = pair(radius=radius, alpha=600.0, step_rule="plain")
+    for slot in range(SLOTS):
+        set_state(learner, reference, slot, FINE[1024 + slot], 32 + 2 * (slot % 4))
+    learn_both(learner, reference, VALUED, to_batch(VALUED))
+    assert max(reference.coefficient) == (816 if radius else 16256)
+
+
+def test_weights_become_finer_when_their_sums_are_high():
+    # Slot 3 meets every row: its level passes 32 in time, and then odd ordinals occur.
+    learner, reference = pair()
+    rows = [row._replace(features=[(3, 1.0), *row.features]) for row in BINARY] * 8
+    learn_both(learner, reference, rows, to_batch(rows, valued=False))
+    high = [slot for slot in range(SLOTS) if reference.state[slot] >= 32]
+    assert 3 in high
+    assert any(ordinal(reference.coefficient[slot]) % 2 for slot in high)
+    assert not any(ordinal(reference.coefficient[slot]) % 2 for slot in range(SLOTS) if slot not in high)
+
+
 def test_levels_saturate():
     learner, reference = pair(step_rule="plain")
     for slot in range(SLOTS):
-        set_state(learner, reference, slot, slot % 5, LAST - slot % 4)
+        set_state(learner, reference, slot, slot % 5, LAST - 2 * (slot % 4))
     rows = [row._replace(weight=1e9) for row in VALUED]
     learn_both(learner, reference, rows, to_batch(rows))
-    assert set((cells_of(learner)[:8] & 63).tolist()) == {LAST}
+    assert set((cells_of(learner)[:8] & 62).tolist()) == {LAST}
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
@@ -194,8 +215,8 @@ def ups(level, addend, base):
     while low < high:
         middle = (low + high) // 2
         shared = np.uint64(2 * (middle % SHARED) + 1) << np.uint64(24)
-        uniform = ours.fine_uniform(np.uint32(middle // SHARED), shared)
-        if ours.advanced(SIX, np.uint8(level), addend, uniform) > base:
+        uniform = fine_uniform(np.uint32(middle // SHARED), shared)
+        if ours.advanced_by_pairs(SIX, np.uint8(level), addend, uniform) > base:
             low = middle + 1
         else:
             high = middle
@@ -205,27 +226,52 @@ def ups(level, addend, base):
 def test_levels_are_unbiased_over_all_random_numbers():
     # That decisions are ordered by their random number is shown in tests/test_accumulator.py.
     b = Fraction(1.23)
-    values = [Fraction(1, 64) * (b**c - 1) / (b - 1) for c in range(LAST + 1)]
+    values = {c: Fraction(1, 64) * (b**c - 1) / (b - 1) for c in LADDER}
     worst = Fraction(0)
-    for level in range(0, LAST, 2):
-        width = values[level + 1] - values[level]
+    for place, level in enumerate(LADDER[:-1]):
+        width = values[LADDER[place + 1]] - values[level]
         sizes = [float(width) * part for part in (2.0**-20, 1e-4, 0.3, 0.999999, 1, 1.5, 7)] + [1e-4, 0.25, 37.0, 5e3]
         for addend in (np.float32(size) for size in sizes):
             target = values[level] + Fraction(float(addend))
             if target >= values[LAST]:
                 continue
-            beyond = [Fraction(int(ups(level, addend, c)), OWN * SHARED) for c in range(level, LAST)]
-            rises = [above - below for below, above in pairwise(values[level:])]
+            steps = list(pairwise(LADDER[place:]))
+            beyond = [Fraction(int(ups(level, addend, below)), OWN * SHARED) for below, _ in steps]
+            rises = [values[above] - values[below] for below, above in steps]
             mean = values[level] + sum(p * rise for p, rise in zip(beyond, rises, strict=True))
             worst = max(worst, (abs(mean - target) - width / 2**40) / Fraction(float(addend)))
     assert 0 < worst < Fraction(1, 2**20)
 
 
 def test_the_ladder():
-    reference = Accumulator(1.23, Fraction(1, 64), LAST)
-    assert SIX.heights.tolist() == [float(height) for height in reference.height]
+    reference = SixBits()
+    assert [SIX.heights[c] for c in LADDER] == [reference.height[c] for c in LADDER]
+    assert [SIX.heights[c + 1] for c in LADDER[32:]] == [reference.height[c] for c in LADDER[32:]]
     assert len(SIX.heights) == len(SIX.decay) == 64
-    assert 3.1e4 < SIX.heights[-1] - SIX.lowest < 3.2e4
+    assert 2.5e4 < SIX.heights[-1] - SIX.lowest < 2.6e4
+
+
+def test_only_levels_of_the_ladder_are_reached():
+    rng = np.random.default_rng(8)
+    reached = set()
+    for level in LADDER:
+        for addend in np.exp(rng.normal(0, 9, 60)).astype(np.float32):
+            uniform = np.float32(rng.random())
+            found = jitted_advance(level, addend, uniform)
+            assert found == SixBits().add(level, addend, uniform)
+            assert found >= level
+            reached.add(int(found))
+    assert reached == set(LADDER)
+
+
+@numba.njit
+def jitted_advance(level, addend, uniform):
+    return ours.advanced_by_pairs(SIX, np.uint8(level), addend, uniform)
+
+
+@pytest.mark.parametrize("addend", [1e18, 1e25, 3e38, np.inf, np.nan])
+def test_absurd_addends_saturate(addend):
+    assert {int(jitted_advance(level, np.float32(addend), np.float32(0.5))) for level in LADDER} == {LAST}
 
 
 # Cells outside kernels ----------------------------------------------------------------------------------------------
@@ -240,28 +286,30 @@ def test_two_bytes_a_slot():
     assert table.cells.dtype.itemsize == table.cells.dtype.alignment == 2
 
 
-def test_weights_can_be_read_and_set_and_levels_stay():
-    table = allocate("e3m6", "squares6", 1023)
-    table.cells[:] = np.arange(1023) % 64
-    slots = np.arange(1023)
-    put_weights(table, slots, np.array(POINTS))
-    assert stored_weights(table).tolist() == POINTS
-    assert stored_weights(table, 5, 9).tolist() == POINTS[5:9]
-    assert (table.cells & 63).tolist() == (np.arange(1023) % 64).tolist()
-    assert (table.cells >> 6).tolist() == [ordinal(units) % 1024 for units in POINTS]
+@pytest.mark.parametrize("high", [False, True])
+def test_weights_can_be_read_and_set_and_levels_stay(high):
+    points = FINE[1:-1] if high else COARSE
+    levels = LADDER[32:] if high else LADDER[:32]
+    table = allocate("e3m6", "squares6", len(points))
+    table.cells[:] = np.resize(levels, len(points))
+    slots = np.arange(len(points))
+    put_weights(table, slots, np.array(points) / 2)
+    assert (2 * stored_weights(table)).tolist() == points, "in units of e3m6"
+    assert (2 * stored_weights(table, 5, 9)).tolist() == points[5:9]
+    expected = [ordinal(units) % 2048 // 2 * 64 + ordinal(units) % 2 for units in points]
+    assert table.cells.tolist() == (np.array(expected) + np.resize(levels, len(points))).tolist()
     put_weights(table, slots[:3], np.array([128.9, -4097.0, 1e9]))
-    assert stored_weights(table, 0, 3).tolist() == [128, -4096, 8128], "to the nearest gridpoint"
-    table.cells[ordinal(8128)] &= np.uint16(63)
-    assert touched(table).all(), "a level alone shows that some example came by"
-    table.cells[ordinal(8128)] = 0
-    assert touched(table).sum() == 1022
+    assert stored_weights(table, 0, 3).tolist() == [129 if high else 128, -4096, 8128], "to the nearest gridpoint"
+    put_weights(table, slots, np.zeros(len(points)))
+    assert table.cells.tolist() == np.resize(levels, len(points)).tolist()
+    assert touched(table).tolist() == [level != 0 for level in np.resize(levels, len(points))]
 
 
 def test_models_give_weights_in_their_own_scale():
     learner, reference = pair()
     learn_both(learner, reference, VALUED, to_batch(VALUED))
     model = learner.model
-    assert model.weights().tolist() == [units / 1024 for units in reference.coefficient]
+    assert model.weights().tolist() == [units / 2048 for units in reference.coefficient]
     assert model.coefficients().tolist() == (model.weights() / model.scale).tolist()
     assert (model.bits_per_slot, model.table_bytes) == (16.0, 2 * SLOTS)
 

@@ -12,9 +12,6 @@ Relative to the present height nothing is lost when a is small beside it: with r
 where y = r for k = 0, the common case. The logarithm is a cubic that is at most one level too low, which
 the comparison y > b - 1 mends. The uniform number has 16 bits of the feature's own and 24 of the row's,
 placed so that small probabilities keep their relative precision.
-
-The 6-bit accumulator is the same with 64 levels, b = 1.23 and u = 2^-6. It saturates at 3.1e4, where rates have
-fallen to alpha / 177, and stay.
 """
 
 from __future__ import annotations
@@ -84,16 +81,6 @@ def accumulator(base: float = 1.1, unit: float = UNIT, levels: int = LEVELS) -> 
     )
 
 
-def six_bit_accumulator() -> Accumulator:
-    """64 levels of base 1.23, from 2^-6 to 3.1e4.
-
-    >>> values = six_bit_accumulator().heights - six_bit_accumulator().lowest
-    >>> float(values[1]), round(float(values[-1]))
-    (0.015625, 31341)
-    """
-    return accumulator(1.23, 2.0**-6, 64)
-
-
 @inlined
 def fine_uniform(own, shared):
     """A float32 in (0, 1) whose relative precision holds down to 2^-40: 16 own bits, then 24 shared."""
@@ -109,8 +96,8 @@ def fraction_of(shared):
 
 
 @inlined
-def advanced(table, level, addend, uniform):
-    """The level after adding `addend`, unbiased over the uniform number; float32 throughout."""
+def climbed(table, level, addend):
+    """The highest level not above the sum with `addend`, and y, by how much of its height it is below; float32."""
     r = addend / table.heights[level]
     r = r if r < LARGEST_RATIO else LARGEST_RATIO
     k = np.int32(0)
@@ -128,8 +115,14 @@ def advanced(table, level, addend, uniform):
         if y > table.gap:
             y = (y - table.gap) * table.inverse_base
             k += np.int32(1)
-    up = np.int32(level) + k + np.int32(uniform * table.gap < y)
-    return min(up, table.last)
+    return np.int32(level) + k, y
+
+
+@inlined
+def advanced(table, level, addend, uniform):
+    """The level after adding `addend`, unbiased over the uniform number."""
+    below, y = climbed(table, level, addend)
+    return min(below + np.int32(uniform * table.gap < y), table.last)
 
 
 @inlined

@@ -6,7 +6,8 @@ step is the unit; in units every weight is an integer:
     0 .. 2^(Y+1) in steps of 1, then 2^Y gridpoints in steps of 2 up to 2^(Y+2), in steps of 4 up to 2^(Y+3) ...
 
 e3m6: step 2^-10 below 1/8, doubling with every binade, 2^-4 below 8. A weight is stored as its ordinal on the
-grid, ... -2, -1, 0, 1, 2 ..., so that neighbours differ by one and zeroed memory holds zeros.
+grid, ... -2, -1, 0, 1, 2 ..., so that neighbours differ by one and zeroed memory holds zeros. One more bit of
+mantissa halves every step: the gridpoints of e3m6 are those of e3m7 with even ordinals.
 
 RandomRound on an uneven grid takes the two gridpoints around w + delta, lo <= w + delta < hi, and chooses hi with
 probability (w + delta - lo) / (hi - lo): unbiased. Single precision is enough, since w is an integer of units:
@@ -116,23 +117,28 @@ class Minifloat:
         return int(points[points <= math.floor(radius / self.step)][-1])
 
 
-E3M6 = Minifloat(3, 6)
-"""The format that `rounded_sum` and the vector pass equal to it are written for."""
+E3M6, E3M7 = Minifloat(3, 6), Minifloat(3, 7)
+"""The formats that `rounded_sum` and the vector pass equal to it are written for."""
 
-FINE_REACH = np.float32(2 ** (E3M6.mantissa_bits + 1) - 1)
-"""Up to here, in units, and in both directions, gridpoints are one unit apart."""
+FINE_REACH = np.float32(2 ** (E3M7.mantissa_bits + 1) - 1)
+"""Up to here, in units of e3m7 and in both directions, its gridpoints are one unit apart."""
 EXPONENT = 0x7F800000
 """The bits of a float32's exponent."""
-INVERSE = (2 * 127 + E3M6.mantissa_bits) << 23
+INVERSE = (2 * 127 + E3M7.mantissa_bits) << 23
 """Less the exponent of a size, the bits of 1 / h: 2^mantissa_bits / 2^exponent."""
-BINADE_SHIFT = 23 - E3M6.mantissa_bits
+HALF = 1 << 23
+"""Less in the exponent: half of it."""
+BINADE_SHIFT = 23 - E3M7.mantissa_bits
 """From a float32's exponent to the ordinals that binades are apart."""
-FIRST_BINADE = (127 + E3M6.mantissa_bits) << E3M6.mantissa_bits
+FIRST_BINADE = (127 + E3M7.mantissa_bits) << E3M7.mantissa_bits
 
 
 @inlined
-def rounded_sum(units, delta, bits):
-    """The ordinal of `units` + `delta` (float32, in units), unbiased over the 32 random `bits`; it may lie beyond R."""
+def rounded_sum(units, delta, bits, fine):
+    """`units` + `delta` (float32), both in units of e3m7, rounded to a gridpoint of e3m7 if `fine`, else of e3m6.
+
+    Returns its ordinal in e3m7, which may lie beyond R; unbiased over the 32 random `bits`.
+    """
     delta = delta if delta > -LARGEST_STEP else -LARGEST_STEP  # NaN saturates too
     delta = delta if delta < LARGEST_STEP else LARGEST_STEP
     below = np.floor(delta)
@@ -140,9 +146,10 @@ def rounded_sum(units, delta, bits):
     # Between T and T + 1 sizes run from T up, or from -T - 1 up: the lower end says which binade it is.
     size = max(max(whole, np.float32(-1.0) - whole), FINE_REACH)
     exponent = float_to_bits(size) & np.uint32(EXPONENT)
-    inverse = bits_to_float(np.uint32(np.uint32(INVERSE) - exponent))
+    inverse = bits_to_float(np.uint32(np.uint32(INVERSE if fine else INVERSE - HALF) - exponent))
     steps = whole * inverse
     lower = np.floor(steps)
     up = uniform(bits) < (steps - lower) + (delta - below) * inverse
     coarser = np.int32(exponent >> np.uint32(BINADE_SHIFT)) - np.int32(FIRST_BINADE)
-    return np.int32(lower) + np.int32(up) + (coarser if whole >= np.float32(0.0) else -coarser)
+    ordinal = (np.int32(lower) + np.int32(up)) << np.int32(0 if fine else 1)
+    return ordinal + (coarser if whole >= np.float32(0.0) else -coarser)

@@ -94,8 +94,11 @@ class Vector:
 
     def largest(self, other: Any) -> Vector:
         """max(self, other) of signed integers."""
-        mask = self.builder.icmp_signed(">", self.value, self._lift(other))
-        return Vector(self.builder, self.builder.select(mask, self.value, self._lift(other)))
+        return Vector(self.builder, self.builder.select(self.over(other), self.value, self._lift(other)))
+
+    def over(self, other: Any) -> Any:
+        """A mask of the lanes that are greater than `other` (signed integers)."""
+        return self.builder.icmp_signed(">", self.value, self._lift(other))
 
     def cast(self, kind: Any) -> Vector:
         """The same bits as another type of lanes."""

@@ -1,7 +1,10 @@
 """Tables of 16 bits a slot, all state included: weights e3m6 and rates squares6 in one aligned halfword.
 
-    bits 15 .. 6   the weight's ordinal on its grid, signed (numerics/minifloat.py)
-    bits  5 .. 0   the level of the accumulator of squared gradients (numerics/accumulator.py)
+    bits 15 .. 6   the weight's ordinal in e3m6, signed (numerics/minifloat.py)
+    bits  5 .. 0   the level of the accumulator of squared gradients (numerics/six_bits.py)
+
+Levels from 32 on are even. Their bit 0 is one more bit of the ordinal, which then is one in e3m7: weights that have
+taken many steps have a grid twice as fine.
 
 A row takes the passes of tables/squares.py. On an uneven grid the step cannot be rounded alone, so that here the
 weight, too, crosses from `observe` to `move`, where the vector pass computes whole cells:
@@ -23,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
-from lessram.numerics.accumulator import Accumulator, advanced, fine_uniform, fraction_of, six_bit_accumulator
-from lessram.numerics.minifloat import E3M6, rounded_sum
+from lessram.numerics.accumulator import Accumulator, fine_uniform, fraction_of
+from lessram.numerics.minifloat import E3M6, E3M7, rounded_sum
 from lessram.numerics.random import rounding_bits, shared_word, word
 from lessram.numerics.rounding import project
+from lessram.numerics.six_bits import FIRST_HIGH, LEVEL_BITS, LEVELS, advanced_by_pairs, six_bit_accumulator
 from lessram.numerics.vector import padded
 from lessram.tables.flat import ask
-from lessram.tables.halfword_passes import LEVEL, LEVEL_BITS, cell_row
+from lessram.tables.halfword_passes import cell_row
 from lessram.tables.passes import draw_row
 from lessram.tables.squares_passes import rate_row
 from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
@@ -37,7 +41,10 @@ from lessram.tables.table import FAR, feature_value, is_table, look, move, obser
 CELL = np.dtype("<u2")
 
 _ONE = np.uint64(1)
-_LEVEL, _LEVEL_BITS = np.uint64(LEVEL), np.uint64(LEVEL_BITS)
+_CODE = LEVELS - 1
+"""Bits 5 .. 0"""
+_ABOVE = LEVEL_BITS - 1
+"""How far the even part of an ordinal in e3m7 is shifted."""
 
 
 class Halfword(NamedTuple):
@@ -51,13 +58,13 @@ class HalfwordRule(NamedTuple):
 
     sums: Accumulator
     units: NDArray[np.int16]
-    """The weight behind each of the upper 10 bits of a cell."""
+    """The weight of each ordinal in e3m7, negative ones behind the others."""
     alpha: np.float32
     beta: np.float32
     limit: np.int32
-    """R, as an ordinal."""
+    """R, as an ordinal in e3m7."""
     step: float
-    """The unit of weights."""
+    """The unit of weights, that of e3m7."""
 
 
 class HalfwordScratch(NamedTuple):
@@ -86,34 +93,38 @@ def halfword_scratch(longest: int) -> HalfwordScratch:
 
 def halfword_rule(alpha: float, beta: float, radius: float | None) -> HalfwordRule:
     """The rule for these choices."""
-    limit = E3M6.ordinals(np.array([E3M6.units_within(radius)]))[0]
+    limit = E3M6.ordinals(np.array([E3M6.units_within(radius)]))[0]  # cells of both kinds end there
     return HalfwordRule(
         sums=six_bit_accumulator(),
-        units=_units(np.arange(1 << E3M6.width)).astype(np.int16),
+        units=E3M7.units(_signed(np.arange(1 << E3M7.width))).astype(np.int16),
         alpha=np.float32(alpha),
         beta=np.float32(beta),
-        limit=np.int32(limit),
-        step=E3M6.step,
+        limit=np.int32(2 * limit),
+        step=E3M7.step,
     )
 
 
 # Cells outside kernels.
 
 
-def _units(codes: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Weights in units, from the upper 10 bits of cells: two's complement of ordinals."""
-    half = 1 << (E3M6.width - 1)
-    return E3M6.units((codes.astype(np.int64) ^ half) - half)
+def _signed(codes: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Ordinals in e3m7 from their 11 bits in two's complement."""
+    half = 1 << (E3M7.width - 1)
+    return (codes.astype(np.int64) ^ half) - half
 
 
-def unpacked(cells: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """The weights of cells, in units."""
-    return _units(cells >> LEVEL_BITS)
+def unpacked(cells: NDArray[np.uint16]) -> NDArray[np.float64]:
+    """The weights of cells in units of e3m6, of which e3m7 has halves."""
+    return E3M7.units(_signed((cells >> _ABOVE) & (cells | ~np.uint16(1)))) / 2
 
 
 def packed(units: NDArray[Any], cells: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """These cells with other weights, the gridpoints nearest to so many units; levels stay."""
-    return ((E3M6.ordinals(units) << LEVEL_BITS) | (cells & LEVEL)).astype(CELL)
+    """These cells with other weights, the gridpoints nearest to so many units of e3m6; levels stay."""
+    high = (cells & FIRST_HIGH) != 0
+    levels = np.where(high, cells & (_CODE - 1), cells & _CODE)
+    limit = 2 * E3M6.largest_ordinal
+    ordinals = np.where(high, np.clip(E3M7.ordinals(2 * units), -limit, limit), 2 * E3M6.ordinals(units))
+    return (((ordinals & ~1) << _ABOVE) | levels | (ordinals & 1)).astype(CELL)
 
 
 # The passes.
@@ -132,13 +143,19 @@ def _weighted(units, values, x):
 
 
 @inlined
+def ordinal_code(cell):
+    """The 11 bits of the weight's ordinal in e3m7: bits 15 .. 6, then bit 0 where bit 5 tells that it belongs there."""
+    return (cell >> np.uint64(_ABOVE)) & (cell | ~np.uint64(1))
+
+
+@inlined
 def observe_one(table, rule, batch, row, scratch, j):
     cell = np.uint64(table.cells[batch.slots[row.start + j]])
-    units = rule.units[cell >> _LEVEL_BITS]
+    units = rule.units[ordinal_code(cell)]
     x = feature_value(batch.values, row.start + j)
     scratch.cells[j] = np.int32(cell)
     scratch.units[j] = np.int32(units)
-    scratch.sums[j] = rule.sums.heights[cell & _LEVEL]
+    scratch.sums[j] = rule.sums.heights[cell & np.uint64(_CODE)]
     scratch.values[j] = x
     return weighted(units, batch.values, x)
 
@@ -206,10 +223,13 @@ def _move(table, rule, batch, row, scratch, gradient, square):
 @inlined
 def moved_again(rule, cell, delta, addend, own, shared):
     """A cell after a step of `delta` and the addition of `addend`: one lane of `cell_row`."""
-    cell = np.uint64(cell)
-    level = advanced(rule.sums, cell & _LEVEL, addend, fine_uniform(own, shared))
-    ordinal = rounded_sum(rule.units[cell >> _LEVEL_BITS], delta, rounding_bits(own, shared))
-    return np.int32((project(ordinal, rule.limit) << np.int32(LEVEL_BITS)) | np.int32(level))
+    code = ordinal_code(np.uint64(cell))
+    low = np.int32(cell) & np.int32(_CODE)
+    level = low & np.int32(~1) if low >= np.int32(FIRST_HIGH) else low
+    level = advanced_by_pairs(rule.sums, level, addend, fine_uniform(own, shared))
+    fine = level >= np.int32(FIRST_HIGH)
+    ordinal = project(rounded_sum(rule.units[code], delta, rounding_bits(own, shared), fine), rule.limit)
+    return ((ordinal & np.int32(~1)) << np.int32(_ABOVE)) | level | (ordinal & np.int32(1))
 
 
 @overloaded(look)
@@ -223,7 +243,7 @@ def _look(table, rule, batch, row):
             ask(table, batch, row.ahead + j)
             cell = np.uint64(table.cells[batch.slots[row.start + j]])
             x = feature_value(batch.values, row.start + j)
-            dot += weighted(rule.units[cell >> _LEVEL_BITS], batch.values, x)
+            dot += weighted(rule.units[ordinal_code(cell)], batch.values, x)
         return np.float64(dot)
 
     return look_halfwords

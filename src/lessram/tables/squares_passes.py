@@ -105,12 +105,22 @@ def advanced_levels(
     context: Any, builder: Any, tables: Any, levels: Vector, ratio: Vector, words: Vector, fraction: Vector
 ) -> Vector:
     """The levels after adding `ratio` of their heights; `tables` are the fields of an Accumulator."""
+    below, y = climbed_levels(context, builder, tables, levels, ratio)
+    up = (fine_uniforms(words, fraction) * splat(builder, tables["gap"][1])).below(y)
+    return (below + up).smallest(splat(builder, tables["last"][1]))
+
+
+def fine_uniforms(words: Vector, fraction: Vector) -> Vector:
+    """fine_uniform(word, shared), `fraction` being fraction_of(shared)."""
+    return ((words & 0xFFFF).to_floats() + fraction) * 2.0**-16
+
+
+def climbed_levels(context: Any, builder: Any, tables: Any, levels: Vector, ratio: Vector) -> tuple[Vector, Vector]:
+    """`climbed`, with addends given in ratio to heights."""
     count = cgutils.alloca_once(builder, INTS)
     rest = cgutils.alloca_once(builder, FLOATS)
     _whole_levels(context, builder, tables, ratio.at_most(float(LARGEST_RATIO)), count, rest)
-    uniform = ((words & 0xFFFF).to_floats() + fraction) * 2.0**-16
-    up = (uniform * splat(builder, tables["gap"][1])).below(Vector(builder, builder.load(rest)))
-    return (levels + Vector(builder, builder.load(count)) + up).smallest(splat(builder, tables["last"][1]))
+    return levels + Vector(builder, builder.load(count)), Vector(builder, builder.load(rest))
 
 
 def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any, rest: Any) -> None:
