@@ -11,7 +11,7 @@ weight, too, crosses from `observe` to `move`, where the vector pass computes wh
 
     observe   scalar   the cell is noted, its weight joins the dot product, half the prefetches
     prepare   vector   the row's rates, from the sums before they are rounded to levels
-    move      vector   new cells: weight + step rounded at random, level advanced at random
+    move      vector   new cells: level advanced at random, weight + step rounded at random to its grid
               scalar   new cells stored, the other prefetches
 
 A slot that occurs twice in a row: every occurrence takes its rate from the sum before the row. An occurrence that
@@ -45,6 +45,8 @@ _CODE = LEVELS - 1
 """Bits 5 .. 0"""
 _ABOVE = LEVEL_BITS - 1
 """How far the even part of an ordinal in e3m7 is shifted."""
+_UNITS = np.concatenate([E3M7.units(np.arange(1024)), E3M7.units(np.arange(-1024, 0))])
+"""The weights by the 11 bits of their ordinals, in units of e3m7."""
 
 
 class Halfword(NamedTuple):
@@ -58,7 +60,7 @@ class HalfwordRule(NamedTuple):
 
     sums: Accumulator
     units: NDArray[np.int16]
-    """The weight of each ordinal in e3m7, negative ones behind the others."""
+    """The weight of each ordinal in e3m7, an ordinal being 11 bits in two's complement."""
     alpha: np.float32
     beta: np.float32
     limit: np.int32
@@ -96,7 +98,7 @@ def halfword_rule(alpha: float, beta: float, radius: float | None) -> HalfwordRu
     limit = E3M6.ordinals(np.array([E3M6.units_within(radius)]))[0]  # cells of both kinds end there
     return HalfwordRule(
         sums=six_bit_accumulator(),
-        units=E3M7.units(_signed(np.arange(1 << E3M7.width))).astype(np.int16),
+        units=_UNITS.astype(np.int16),
         alpha=np.float32(alpha),
         beta=np.float32(beta),
         limit=np.int32(2 * limit),
@@ -107,15 +109,9 @@ def halfword_rule(alpha: float, beta: float, radius: float | None) -> HalfwordRu
 # Cells outside kernels.
 
 
-def _signed(codes: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Ordinals in e3m7 from their 11 bits in two's complement."""
-    half = 1 << (E3M7.width - 1)
-    return (codes.astype(np.int64) ^ half) - half
-
-
 def unpacked(cells: NDArray[np.uint16]) -> NDArray[np.float64]:
     """The weights of cells in units of e3m6, of which e3m7 has halves."""
-    return E3M7.units(_signed((cells >> _ABOVE) & (cells | ~np.uint16(1)))) / 2
+    return (_UNITS / 2)[(cells >> _ABOVE) & (cells | ~np.uint16(1))]  # as `ordinal_code`
 
 
 def packed(units: NDArray[Any], cells: NDArray[np.uint16]) -> NDArray[np.uint16]:
