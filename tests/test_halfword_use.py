@@ -77,6 +77,19 @@ def test_going_on_and_resuming_give_the_bytes_of_one_run(data, tmp_path):
     assert (tmp_path / "resumed").read_bytes() == whole.read_bytes()
 
 
+def test_compress_and_serve(data, tmp_path):
+    model, served = tmp_path / "model", tmp_path / "served"
+    lessram("train", data, "-o", model, "--bits", 12, *CHOICE, "-q")
+    lessram("compress", model, "-o", served, "--grid", "q3.11", "--rounding", "nearest")
+    trained, small = (
+        np.array([float(line) for line in lessram("predict", path, data, "--margins").split()])
+        for path in (model, served)
+    )
+    assert np.abs(trained - small).max() < 1e-6, (
+        "e3m6 and e3m7 below 1/8 are on that grid, and so are all coarser steps"
+    )
+
+
 def test_half_a_choice_is_refused(data, tmp_path):
     result = CliRunner().invoke(app, ["train", str(data), "-o", str(tmp_path / "model"), *CHOICE[:2]])
     assert isinstance(result.exception, SpecError)

@@ -170,11 +170,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return shrinkage(self.algorithm, l1=self.l1, l2=self.l2, **choices)
 
     @property
+    def fixed_point(self) -> FixedPoint | None:
+        """The weights' format where it is a fixed-point one."""
+        return None if self.weights == "float32" or self.weights.startswith("e") else FixedPoint.parse(self.weights)
+
+    @property
     def grid(self) -> FixedPoint | Minifloat:
         """The format of the weights; an error for float32."""
-        if self.weights.startswith("e"):
-            return Minifloat.parse(self.weights)
-        return FixedPoint.parse(self.weights)
+        return Minifloat.parse(self.weights) if self.weights.startswith("e") else FixedPoint.parse(self.weights)
 
     @property
     def step(self) -> float:

@@ -102,9 +102,9 @@ class _Coefficients:
         """The grid that all weights are on, if there is one."""
         if isinstance(self.model, Served):
             return self.model.store.grid
-        if not self.model.spec.weights.startswith("q"):
+        grid = self.model.spec.fixed_point
+        if grid is None:
             return None
-        grid = self.model.spec.grid
         on_it = all((weights == np.rint(weights / grid.step) * grid.step).all() for _, weights in self.pieces())
         return grid if on_it else None
 

@@ -112,7 +112,8 @@ def candidates(model: Model, wish: Wish) -> list[Rounding]:
     Bits before the point cost nothing once values are coded, and clipping would not be unbiased.
     """
     largest = _largest(model)
-    finest = model.spec.grid.fraction_bits if model.spec.weights.startswith("q") else _FINEST
+    own = model.spec.fixed_point
+    finest = _FINEST if own is None else own.fraction_bits
     grids = []
     for fraction in range(finest + 1):
         whole = _LEAST_WHOLE_BITS

@@ -162,6 +162,6 @@ def survey(model: Model, roundings: Sequence[Rounding], progress: Progress | Non
 
 def check_coarser(model: Model, grid: FixedPoint) -> None:
     """Refuse a grid that is finer than the model's own: it would only cost bits."""
-    own = model.spec.weights
-    if own.startswith("q") and grid.fraction_bits > model.spec.grid.fraction_bits:
+    own = model.spec.fixed_point
+    if own is not None and grid.fraction_bits > own.fraction_bits:
         raise SpecError(f"grid {grid} is finer than the model's own {own}, expected at most {own}, which loses nothing")
