@@ -231,6 +231,9 @@ def test_damaged_tensors_are_refused_or_misread_but_never_left():
             except ValueError:
                 continue
             assert broken.decode().shape == values.shape
+    for wrong in ({"group_size": 0}, {"raw_bits": 64}, {"group_shift": 33}, {"escape": -2}, {"escape": 9999}):
+        with pytest.raises(ValueError, match=r"fit together|must not be below|of .* codewords"):
+            Store.of(store.tensors, msgspec.structs.replace(store.parameters, **wrong), store.grid)
     with pytest.raises(ValueError, match="another size"):
         Store.of({**store.tensors, "bases": np.zeros(1, np.uint64)[:0]}, store.parameters, store.grid)
     with pytest.raises(ValueError, match="bits of type int8"):

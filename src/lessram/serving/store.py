@@ -64,6 +64,15 @@ class Parameters(msgspec.Struct, frozen=True):
     """The exception's; -1 if there is none."""
     raw_bits: int
 
+    def __post_init__(self) -> None:
+        shifts = self.group_shift >= 0 <= self.segment_shift and self.group_shift + self.segment_shift <= 32
+        if not (1 <= self.group_size <= 256 and 1 <= self.raw_bits <= 16 and self.census.slots >= 1 and shifts):
+            raise ValueError(f"the numbers of a store do not fit together: {msgspec.to_builtins(self)}")
+        if min(self.escape, self.exception) < -1:
+            raise ValueError(
+                f"places of escape and exception must not be below -1, got {self.escape}, {self.exception}"
+            )
+
 
 @dataclass(frozen=True)
 class Store:
@@ -221,6 +230,8 @@ def _starts(lengths: NDArray[np.int64], parameters: Parameters) -> tuple[NDArray
     prefix = canonical(lengths)
     special = np.zeros(len(prefix.lengths), np.uint16)
     for place, meaning in ((parameters.escape, ESCAPED), (parameters.exception, EXCEPTED)):
+        if place >= len(special):
+            raise ValueError(f"escape or exception at {place} of {len(special)} codewords")
         if place >= 0:
             special[place] = meaning
     count = int(np.count_nonzero(special == 0))
