@@ -7,8 +7,14 @@ from typing import Any
 MASK = (1 << 64) - 1
 
 
-def read_slot(tensors: dict[str, Any], store: dict[str, Any], slot: int) -> int:
-    """The value of a slot, in units of the grid."""
+def read_slots(tensors: dict[str, Any], store: dict[str, Any], slots: list[int]) -> list[int]:
+    """The values of slots, in units of the grid."""
+    common = patterns(tensors, store)
+    return [read_slot(tensors, store, common, slot) for slot in slots]
+
+
+def read_slot(tensors: dict[str, Any], store: dict[str, Any], common: list[list[int]], slot: int) -> int:
+    """The value of a slot; `common` are the patterns."""
     size = store["group_size"]
     group, position = divmod(slot, size)
     bits = codeword(tensors, store, group)
@@ -21,7 +27,7 @@ def read_slot(tensors: dict[str, Any], store: dict[str, Any], slot: int) -> int:
         return values[position]
     special = (store["escape"], store["exception"])
     number = symbol - sum(0 <= place < symbol for place in special)
-    return patterns(tensors, store)[number][position]
+    return common[number][position]
 
 
 def codeword(tensors: dict[str, Any], store: dict[str, Any], group: int) -> int:
