@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import memory
 import numpy as np
 import peer_sets
-from accuracy import DATA
 from peer_sets import DataSet
 from rich.console import Console
 from rich.table import Table
+from rounding_loss import DATA
 from speed import Bench
 from timing import race
 from workload import draw_batch, with_values

@@ -107,7 +107,7 @@ def test_vowpal_wabbits_text_comes_back(tmp_path):
 
 
 def test_vowpal_wabbits_constant_has_a_slot_of_its_own(tmp_path):
-    model = filled()
+    model = filled(weights="q2.13")
     put_weights(model.table, np.array([CONSTANT & (SLOTS - 1)]), np.array([8192]))
     note = export(model, tmp_path / "model.txt").note
     assert note == f"slot {CONSTANT & (SLOTS - 1)} is that of Vowpal Wabbit's constant: its weight 0.5 was left out"
