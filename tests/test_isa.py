@@ -33,6 +33,7 @@ for weights, rates, valued in [
     ("q2.13", "morris8", False),
     ("float32", "exact32", True),
     ("q2.13", "squares8", True),
+    ("adaptive", "ladder8", False),
 ]:
     batch = to_batch(make_rows(96, (0, 5, 16, 33, 300) * 20, valued=valued), valued=valued)
     learner = Learner(Spec(slots=96, weights=weights, rates=rates, alpha=0.5, seed=3))

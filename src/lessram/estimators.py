@@ -56,11 +56,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     n_slots : int, default=None
         Coefficients a table holds; None for one a feature. Features beyond it are hashed into it.
     weights : str, default="q3.12"
-        float32, a fixed-point format qN.M of at most 16 bits, or e3m6, a minifloat of 10 bits, with squares6.
+        float32, a fixed-point format qN.M of at most 16 bits, e3m6, a minifloat of 10 bits, with squares6, or
+        adaptive: a byte for a rare feature, 24 bits for others, with rates by counts.
     rates : str, default="squares8"
         How the learning rate falls: with a randomized 8-bit sum of squared gradients a coefficient (squares8; squares6,
-        with weights e3m6, has 6 bits and shares 16 with the weight), with a
-        randomized 8-bit count (morris8, the paper's, or ladder8, which is exact for small counts), with exact
+        with weights e3m6, shares 16 bits with the weight), with a randomized 8-bit count (morris8, the paper's, or
+        ladder8, which is exact for small counts), with exact
         counts or sums (exact32, squares32, with float32 weights), or with the number of rows (global).
     alpha : float or "auto", default="auto"
         The learning rate's numerator. "auto": `fit` chooses it on the first 16,384 rows; `partial_fit`, which cannot

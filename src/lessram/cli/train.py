@@ -29,7 +29,14 @@ def train(
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="float32, fixed point qN.M of at most 16 bits, or e3m6.  [q3.12]"),
+        typer.Option(metavar="FORMAT", help="float32, fixed point qN.M of at most 16 bits, e3m6, adaptive.  [q3.12]"),
+    ] = None,
+    codebook: Annotated[
+        str | None,
+        typer.Option(metavar="BOOK", help="Of adaptive weights: shipped, or auto, from the first examples.  [shipped]"),
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Of weights gamma, a control: grids of at most gamma times the rate.  [1]")
     ] = None,
     rates: Annotated[
         str | None,
@@ -150,6 +157,7 @@ def train(
       lessram train clicks.svm -o sparse.lessram --algorithm ftrl --l1 1
       lessram train clicks.vw -o clicks.lessram --weights e3m6 --rates squares6 --bits 28
       lessram train clicks.svm -o paper.lessram --preset paper --alpha 0.1
+      lessram train clicks.svm -o small.lessram --weights adaptive --codebook auto
     """
     from lessram.data.formats import Choices, Form, Stream
     from lessram.data.schema import Tokens
@@ -157,6 +165,8 @@ def train(
 
     chosen = {
         "weights": weights,
+        "codebook": codebook,
+        "gamma": gamma,
         "rates": rates,
         "step_rule": step,
         "algorithm": algorithm,

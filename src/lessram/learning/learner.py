@@ -10,18 +10,27 @@ from lessram.data.checks import checked
 from lessram.learning.kernels import Objective, learn_rows, predict_rows
 from lessram.model.model import Model
 from lessram.model.spec import Spec
-from lessram.numerics.counter import gentle, morris
 from lessram.numerics.invariant import margin_pieces
 from lessram.numerics.loss import Loss
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
+from lessram.tables.adaptive import Adaptive, AdaptiveRule, AdaptiveScratch, adaptive_rule, adaptive_scratch
+from lessram.tables.adaptive_store import flattened, outgrown, recoded
+from lessram.tables.graded import Graded, GradedRule, graded_rule
 from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
-from lessram.tables.layout import SQUARES
+from lessram.tables.layout import SQUARES, Table
 from lessram.tables.proximal import ProximalRule, ProximalScratch, proximal_scratch
+from lessram.tables.slabs import FIRST_SLOT
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
 from lessram.tables.table import Rule, Scratch, scratch
 
+LOOK_EVERY = 1 << 12
+"""How many examples go by between two looks at an adaptive table: its size, its codebook."""
+OPENING = LOOK_EVERY
+"""How many examples an automatic codebook is designed from."""
 _FIRST_SCRATCH = 1024
+
+AnyRule = Rule | SquaresRule | ProximalRule | HalfwordRule | AdaptiveRule | GradedRule
 
 
 def rule_of(spec: Spec) -> Rule | SquaresRule | ProximalRule | HalfwordRule:
@@ -32,7 +41,7 @@ def rule_of(spec: Spec) -> Rule | SquaresRule | ProximalRule | HalfwordRule:
         rule = squares_rule(spec.base, spec.alpha, spec.beta, _limit(spec), spec.step)
         return rule if spec.shrinkage is None else ProximalRule(*rule, spec.shrinkage)
     floor = spec.step if spec.rate_floor else 0.0
-    counter = gentle(spec.base) if spec.rates == "ladder8" else morris(spec.base)
+    counter = spec.counter
     return Rule(
         rates=rates_by_level(spec.alpha, counter.estimates, floor),
         thresholds=counter.thresholds,
@@ -42,6 +51,17 @@ def rule_of(spec: Spec) -> Rule | SquaresRule | ProximalRule | HalfwordRule:
         limit=_limit(spec),
         step=spec.step,
     )
+
+
+def rule_for(spec: Spec, table: Table) -> AnyRule:
+    """How the coefficients of this very table move: an adaptive one may have become flat."""
+    if isinstance(table, Adaptive):
+        book = table.cells[:FIRST_SLOT]
+        return adaptive_rule(book, spec.counter, spec.alpha, np.int32(_limit(spec)), spec.step)
+    if isinstance(table, Graded):
+        assert isinstance(spec.gamma, float | int)
+        return graded_rule(spec.counter, spec.alpha, spec.gamma, spec.step)
+    return rule_of(spec)
 
 
 def _limit(spec: Spec) -> np.int32 | np.float32:
@@ -75,9 +95,10 @@ class Learner:
 
     def __init__(self, model: Model | Spec) -> None:
         self.model = Model.new(model) if isinstance(model, Spec) else model
-        self._rule = rule_of(self.model.spec)
+        self.notes: list[str] = []
+        """What a user should know about how learning went."""
         self._objective = objective_of(self.model.spec)
-        self._scratch = self._new_scratch(_FIRST_SCRATCH)
+        self._take_table(self.model.table)
 
     def learn(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
         """Predict each row, then learn from it; returns the margins (log-odds) that were predicted.
@@ -88,6 +109,21 @@ class Learner:
             batch = self._checked(batch)
         self._fit_scratch(batch)
         margins = np.empty(batch.rows)
+        if isinstance(self.model.table, Adaptive):
+            self._learn_adaptive(batch, margins)
+        else:
+            self._learn(batch, margins)
+        return margins
+
+    def predict(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
+        """The margin of each row. Changes nothing and needs no lock."""
+        if not trusted:
+            batch = self._checked(batch)
+        margins = np.empty(batch.rows)
+        predict_rows(self.model.table, self._rule, batch, self.model.scalars, margins)
+        return margins
+
+    def _learn(self, batch: Batch, margins: NDArray[np.float64]) -> None:
         learn_rows(
             self.model.table,
             self._rule,
@@ -99,20 +135,55 @@ class Learner:
             margins,
         )
         self.model.examples += batch.rows
-        return margins
 
-    def predict(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
-        """The margin of each row. Changes nothing and needs no lock."""
-        if not trusted:
-            batch = self._checked(batch)
-        margins = np.empty(batch.rows)
-        predict_rows(self.model.table, self._rule, batch, self.model.scalars, margins)
-        return margins
+    def _learn_adaptive(self, batch: Batch, margins: NDArray[np.float64]) -> None:
+        """Learn, and look at an adaptive table at moments that do not depend on how the stream is cut into batches."""
+        done = 0
+        while done < batch.rows:
+            stop = min(batch.rows, done + LOOK_EVERY - self.model.examples % LOOK_EVERY)
+            piece = batch.slice(done, stop)
+            self._learn(piece, margins[done:stop])
+            if self.model.spec.codebook == "auto" and self.model.examples <= OPENING:
+                self._design(piece)
+            if self.model.examples % LOOK_EVERY == 0:
+                self._fit_form()
+            self._fit_scratch(batch)
+            done = stop
+
+    def _design(self, piece: Batch) -> None:
+        """Remember the first examples; when they are complete, design the codebook from them."""
+        from lessram.learning.opening import designed_book, remembered  # which learns the examples itself
+
+        model, table = self.model, self.model.table
+        model.opening = remembered(model.opening, piece)
+        if model.examples == OPENING and isinstance(table, Adaptive):
+            recoded(table, model.spec.scaled_book(designed_book(model.opening, model.spec)), self._objective.seed)
+            model.opening = {}
+            self._take_table(table)
+
+    def _fit_form(self) -> None:
+        """Dense data make an adaptive table larger than a flat one: then it becomes flat."""
+        table = self.model.table
+        if isinstance(table, Adaptive) and outgrown(table):
+            self._take_table(flattened(table))
+            self.notes.append(
+                f"dense data: after {self.model.examples:,} examples the adaptive table had outgrown a flat one "
+                f"and became flat, {self.model.bits_per_slot:g} bits a slot"
+            )
+
+    def _take_table(self, table: Table) -> None:
+        self.model.table = table
+        self._rule = rule_for(self.model.spec, table)
+        self._scratch = self._new_scratch(_FIRST_SCRATCH)
 
     def _checked(self, batch: Batch) -> Batch:
         return checked(batch, self.model.spec.slots, real_labels=self.model.spec.loss == "squared")
 
-    def _new_scratch(self, longest: int) -> Scratch | SquaresScratch | ProximalScratch | HalfwordScratch:
+    def _new_scratch(
+        self, longest: int
+    ) -> Scratch | SquaresScratch | ProximalScratch | HalfwordScratch | AdaptiveScratch:
+        if isinstance(self.model.table, Adaptive):
+            return adaptive_scratch(longest)
         if self.model.spec.rates == "squares6":
             return halfword_scratch(longest)
         cell = self.model.table.cells.dtype

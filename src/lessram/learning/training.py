@@ -151,8 +151,8 @@ class Training:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know about the cache."""
-        return self._cache.notes if self._cache else []
+        """What a user should know about the cache and about learning."""
+        return (self._cache.notes if self._cache else []) + self.learner.notes
 
     def save_checkpoint(self) -> None:
         """Write the model together with where the run stands."""

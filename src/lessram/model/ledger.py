@@ -11,7 +11,8 @@ import numpy as np
 from lessram.model.model import TRAINED, Model
 from lessram.model.spec import Spec
 from lessram.numerics.bounds import entropy
-from lessram.tables.layout import touched
+from lessram.tables.graded import Graded, counted_bits, graded_rule
+from lessram.tables.layout import cell_type, parts_of, touched
 
 _PIECE = 1 << 20  # slots looked at together, so that the account itself needs little memory
 
@@ -38,6 +39,12 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     resident_bytes: int
     """Table and everything beside it, as held in memory while training."""
     file_bytes: int | None = None
+    counted_bits_per_slot: float | msgspec.UnsetType = msgspec.UNSET
+    """Of weights gamma: what the grids and counters would take, the logarithm of their states."""
+    promoted: int | msgspec.UnsetType = msgspec.UNSET
+    """Of adaptive tables: slots that have outgrown their byte."""
+    bits_by_part: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
+    """Of adaptive tables: bits a slot for codes, pointers, cells in use, spare room in slabs, and garbage."""
 
 
 def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
@@ -69,4 +76,20 @@ def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
         largest=largest,
         resident_bytes=model.nbytes,
         file_bytes=None if path is None else os.path.getsize(path),
+        **_parts(model),
     )
+
+
+def _parts(model: Model) -> dict[str, Any]:
+    """What there is to say about one kind of table only."""
+    spec = model.spec
+    if isinstance(model.table, Graded):
+        assert isinstance(spec.gamma, float | int)
+        bits = counted_bits(model.table, graded_rule(spec.counter, spec.alpha, spec.gamma, spec.step))
+        return {"counted_bits_per_slot": bits / spec.slots}
+    parts = parts_of(model.table)
+    if parts is None:
+        return {}
+    cell = cell_type(spec.weights, spec.rates).itemsize
+    by_part = {name: 8 * size / spec.slots for name, size in parts.items()}
+    return {"promoted": parts["cells"] // cell, "bits_by_part": by_part}

@@ -26,6 +26,7 @@ from lessram.tables.layout import (
 
 TRAINED = "trained"
 _BLOCK = 256  # slots that are read together where single ones are asked for
+_OPENING = "opening."
 INTERCEPT, INTERCEPT_STATE, SQUARES, NONZEROS = range(4)
 """The scalars beside the table: the intercept, its rounds (or squared gradients), and for the scale of feature values
 the sum of their squares and their number."""
@@ -71,10 +72,12 @@ class Model:
     """The state of progressive validation over the model's life."""
     progress: dict[str, Any] | None = None
     """In a checkpoint: where in which sources training stands."""
+    opening: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """The first examples, while an automatic codebook waits to be designed from them."""
 
     @classmethod
     def new(cls, spec: Spec) -> Model:
-        return cls(spec, allocate(spec.weights, spec.rates, spec.slots))
+        return cls(spec, allocate(spec.weights, spec.rates, spec.slots, spec.book))
 
     @property
     def table_bytes(self) -> int:
@@ -89,7 +92,7 @@ class Model:
     @property
     def nbytes(self) -> int:
         """Bytes of everything that grows with the model or is kept beside it."""
-        return self.table_bytes + self.scalars.nbytes + sum(array.nbytes for array in self.scores.values())
+        return self.table_bytes + self.scalars.nbytes + sum(map(_nbytes, (self.scores, self.opening)))
 
     @property
     def scale(self) -> float:
@@ -119,6 +122,7 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model; readers see the old file or the new one, never a part."""
         tensors: file.Tensors = {**tensors_of(self.table), "scalars": self.scalars, **self.scores}
+        tensors |= {_OPENING + name: array for name, array in self.opening.items()}
         about = About(kind=TRAINED, spec=self.spec, examples=self.examples, reader=self.reader, progress=self.progress)
         file.write(path, tensors, about)
 
@@ -137,10 +141,15 @@ class Model:
         except (msgspec.ValidationError, KeyError) as error:
             raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None
         except ValueError as error:
-            found = f"damaged model file: its table does not fit its spec: {error}"
-            raise FileFormatError(f"{os.fspath(path)}: {found}") from None
-        scores = {name: np.array(tensor) for name, tensor in tensors.items()}
-        return cls(spec, table, scalars, about.examples, about.reader, scores, about.progress)
+            reason = f"damaged model file: its table does not fit its spec: {error}"
+            raise FileFormatError(f"{os.fspath(path)}: {reason}") from None
+        found = {name: np.array(tensor) for name, tensor in tensors.items()}
+        opening = {name.removeprefix(_OPENING): found.pop(name) for name in list(found) if name.startswith(_OPENING)}
+        return cls(spec, table, scalars, about.examples, about.reader, found, about.progress, opening)
+
+
+def _nbytes(arrays: dict[str, NDArray[Any]]) -> int:
+    return sum(array.nbytes for array in arrays.values())
 
 
 def weights_by_blocks(model: Model, slots: NDArray[np.integer]) -> NDArray[np.float64]:

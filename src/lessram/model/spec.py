@@ -10,13 +10,18 @@ import math
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from lessram.errors import SpecError
+from lessram.numerics.codebook import Book, joint_counter
+from lessram.numerics.counter import Counter, gentle, morris
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
 from lessram.numerics.minifloat import Minifloat
 from lessram.numerics.proximal import ALGORITHMS, Shrinkage, shrinkage
-from lessram.tables.layout import PROXIMAL, RATE_STATE, SQUARES, cell_type
+from lessram.tables.book import scaled, shipped_book
+from lessram.tables.layout import ADAPTIVE, GAMMA, PROXIMAL, RATE_STATE, SQUARES, cell_type
 
 LARGEST_SLOTS = 1 << 40
 STEPS = ("plain", "invariant")
@@ -25,6 +30,11 @@ DEFAULT_ALPHA = 0.3
 """Where nothing is said and the first examples cannot be looked at; docs/choosing.md has the study."""
 PAPER: dict[str, Any] = {"weights": "q2.13", "rates": "morris8", "step_rule": "plain", "alpha": 0.2}
 """The paper's choices, where they are not the defaults."""
+CODEBOOKS = ("shipped", "auto")
+GAMMA_RADIUS = 4.0
+"""R of weights gamma, unless another is given."""
+PROMOTED = "q2.13"
+"""The grid of adaptive weights that have a cell of their own; those in a byte are multiples of its step too."""
 LEAST_SQUARES_BASE = 1.01
 """Below it the accumulator's estimate of a logarithm may be more than one level low, and its sums biased."""
 
@@ -46,7 +56,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     slots: int
     """How many coefficients the table has."""
     weights: str = "q3.12"
-    """float32, a fixed-point format qN.M of at most 16 bits, or e3m6, a 10-bit minifloat that goes with squares6."""
+    """float32, a fixed-point format qN.M of at most 16 bits, e3m6, a 10-bit minifloat that goes with squares6, or
+    adaptive: a byte for a rare coordinate, more for those that need it. gamma is a control: the paper's grids of gamma
+    times the rate, whose bits are counted but not saved."""
     rates: str = "squares8"
     """global: alpha / sqrt(t). By counts: exact32; morris8, the paper's 8-bit randomized counter; ladder8, one that is
     exact for small counts. By squared gradients: squares32, or squares8, an 8-bit randomized accumulator,
@@ -80,16 +92,21 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How much the absolute size of a coefficient costs, over the whole stream; the intercept costs nothing."""
     l2: float | msgspec.UnsetType = msgspec.UNSET
     """How much half the square of a coefficient costs, over the whole stream."""
+    codebook: str | msgspec.UnsetType = msgspec.UNSET
+    """Of adaptive weights: what the bytes stand for. shipped, or auto: designed from the first examples."""
+    gamma: float | msgspec.UnsetType = msgspec.UNSET
+    """Of weights gamma: the grid's step is at most gamma times the rate."""
 
     def __post_init__(self) -> None:
         self._settle_algorithm()
+        self._settle_resolution()
         if self.step_rule == "":
             # Under L1 many small steps end elsewhere than the invariant step supposes.
             steps_freely = self.rates in SQUARES and not self.l1
             msgspec.structs.force_setattr(self, "step_rule", "invariant" if steps_freely else "plain")
         self._check_choices()
         self._check_numbers()
-        if self.weights != "float32":
+        if self.weights not in ("float32", GAMMA):
             self.grid.units_within(self.radius)
         cell_type(self.weights, self.rates)
         if self.step_rule == "invariant" and self.rates not in SQUARES:
@@ -98,7 +115,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"algorithm {self.algorithm} needs rates {' or '.join(PROXIMAL)}, got rates {self.rates}")
         if self.offset == 0 and self.rates != "exact32":
             raise SpecError("offset 0 needs rates exact32: a randomized counter may still stand at 0")
-        if self.rate_floor and (self.weights == "float32" or self.rates in SQUARES):
+        if self.rate_floor and (self.weights in ("float32", ADAPTIVE, GAMMA) or self.rates in SQUARES):
             raise SpecError("rate_floor needs fixed-point weights and a global rate or counts")
 
     def _settle_algorithm(self) -> None:
@@ -117,6 +134,32 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"algorithm must be one of ogd, {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
         for name, value in settled.items():
             msgspec.structs.force_setattr(self, name, value)
+
+    def _settle_resolution(self) -> None:
+        """Weights whose resolution follows a counter have its rates; what else they need gets its default."""
+        if self.weights == ADAPTIVE:
+            self._settle_counts("ladder8")  # part of their bytes, and exact at first as ladder8 is
+            settled: dict[str, Any] = {"codebook": CODEBOOKS[0] if self.codebook is msgspec.UNSET else self.codebook}
+        elif self.weights == GAMMA:
+            self._settle_counts("ladder8" if self.rates == "ladder8" else "morris8")
+            settled = {"gamma": 1.0 if self.gamma is msgspec.UNSET else self.gamma}
+        else:
+            settled = {}
+        for name, weights in {"codebook": ADAPTIVE, "gamma": GAMMA}.items():
+            if name in settled:
+                msgspec.structs.force_setattr(self, name, settled[name])
+            elif getattr(self, name) is not msgspec.UNSET:
+                raise SpecError(f"{name} needs weights {weights}, got weights {self.weights}")
+        if self.codebook not in (msgspec.UNSET, *CODEBOOKS):
+            raise SpecError(f"codebook must be one of {', '.join(CODEBOOKS)}, got {self.codebook!r}")
+        if self.gamma is not msgspec.UNSET and not 0 < self.gamma <= 1e6:
+            raise SpecError(f"gamma must be above 0 and at most 1e6, got {self.gamma}")
+
+    def _settle_counts(self, rates: str) -> None:
+        default = next(field.default for field in msgspec.structs.fields(type(self)) if field.name == "rates")
+        if self.rates not in (default, "morris8", "ladder8"):
+            raise SpecError(f"weights {self.weights} have rates by randomized counts, got rates {self.rates}")
+        msgspec.structs.force_setattr(self, "rates", rates)
 
     def _check_choices(self) -> None:
         choices = {
@@ -171,15 +214,35 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def fixed_point(self) -> FixedPoint | None:
-        """The weights' format where it is a fixed-point one."""
-        return None if self.weights == "float32" or self.weights.startswith("e") else FixedPoint.parse(self.weights)
+        """The weights' format where it is a fixed-point one; of adaptive weights, that of the promoted."""
+        if self.weights in ("float32", GAMMA) or self.weights.startswith("e"):
+            return None
+        return FixedPoint.parse(PROMOTED if self.weights == ADAPTIVE else self.weights)
 
     @property
     def grid(self) -> FixedPoint | Minifloat:
         """The format of the weights; an error for float32."""
-        return Minifloat.parse(self.weights) if self.weights.startswith("e") else FixedPoint.parse(self.weights)
+        return self.fixed_point or Minifloat.parse(self.weights)
 
     @property
     def step(self) -> float:
-        """The grid's step; 1 for float32, whose weights are stored as they are."""
+        """The unit of stored weights: the grid's step; 1 for float32, R for gamma."""
+        if self.weights == GAMMA:
+            return GAMMA_RADIUS if self.radius is None else self.radius
         return 1.0 if self.weights == "float32" else self.grid.step
+
+    @property
+    def counter(self) -> Counter:
+        """The randomized counter behind the rates; of no meaning where they are exact or by squared gradients."""
+        if self.weights == ADAPTIVE:
+            return joint_counter(self.base)
+        return gentle(self.base) if self.rates == "ladder8" else morris(self.base)
+
+    @property
+    def book(self) -> NDArray[np.void] | None:
+        """The shipped codebook as cells; None where weights are not adaptive."""
+        return self.scaled_book(shipped_book()) if self.weights == ADAPTIVE else None
+
+    def scaled_book(self, book: Book) -> NDArray[np.void]:
+        """A codebook for this alpha, as cells in units of the grid."""
+        return scaled(book, self.alpha, self.step, self.grid.units_within(self.radius))

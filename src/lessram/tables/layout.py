@@ -11,7 +11,10 @@ from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.minifloat import E3M6
 from lessram.numerics.proximal import Shrinkage, shrink, threshold_and_factor
+from lessram.tables import adaptive_store
+from lessram.tables.adaptive import Adaptive
 from lessram.tables.flat import Flat
+from lessram.tables.graded import Graded
 from lessram.tables.halfword import CELL, Halfword, packed, unpacked
 from lessram.tables.memory import zeros
 from lessram.tables.squares import Squares
@@ -33,7 +36,13 @@ PROXIMAL = ("squares8", "squares32")
 """Rates whose cells can hold the averages of FTRL-Proximal and RDA."""
 HALFWORD = (str(E3M6), "squares6")
 
-Table = Flat | Squares | Halfword
+ADAPTIVE = "adaptive"
+"""Weights in a byte each and in cells of 24 bits where a byte is too little (tables/adaptive.py)."""
+
+GAMMA = "gamma"
+"""The paper's adaptive grids, as a control whose bits are counted (tables/graded.py)."""
+
+Table = Flat | Squares | Halfword | Adaptive | Graded
 
 
 def cell_type(weights: str, rates: str) -> np.dtype:
@@ -53,28 +62,37 @@ def cell_type(weights: str, rates: str) -> np.dtype:
                 f"got weights {weights} with rates {rates}"
             )
         return CELL
-    weight = np.dtype("<f4") if weights == "float32" else FixedPoint.parse(weights).dtype
+    if weights == ADAPTIVE:
+        return adaptive_store.CELL  # of coordinates that have outgrown their byte
+    weight = np.dtype("<f4") if weights in ("float32", GAMMA) else FixedPoint.parse(weights).dtype
     state = RATE_STATE[rates]
     return np.dtype([("weight", weight.newbyteorder("<"))] + ([state] if state else []))
 
 
-def table_of(rates: str, cells: NDArray[Any]) -> Table:
-    """Cells as the table that their rates need."""
+def table_of(rates: str, cells: NDArray[np.void], weights: str = "") -> Table:
+    """Cells as the table that their rates (and weights) need."""
+    if weights == GAMMA:
+        return Graded(cells)
     if rates == "squares6":
         return Halfword(cells)
     return Squares(cells) if rates in SQUARES else Flat(cells)
 
 
-def allocate(weights: str, rates: str, slots: int) -> Table:
-    """A table of `slots` zero coefficients with fresh rate states."""
-    return table_of(rates, zeros(slots, cell_type(weights, rates)))
+def allocate(weights: str, rates: str, slots: int, book: NDArray[np.void] | None = None) -> Table:
+    """A table of `slots` zero coefficients with fresh rate states; adaptive ones need the `book` of their codes."""
+    if weights == ADAPTIVE:
+        assert book is not None
+        return adaptive_store.fresh(slots, book)
+    return table_of(rates, zeros(slots, cell_type(weights, rates)), weights)
 
 
 # Outside kernels a table is these functions: nobody else needs to know how its bytes are laid out.
 
 
 def nbytes_of(table: Table) -> int:
-    """Bytes of the table, all that it allocated."""
+    """Bytes of the table, all that it allocated (of reserved memory, all that it touched)."""
+    if isinstance(table, Adaptive):
+        return adaptive_store.nbytes(table)
     return table.cells.nbytes
 
 
@@ -84,6 +102,8 @@ def is_writable(table: Table) -> bool:
 
 def tensors_of(table: Table) -> dict[str, NDArray[Any]]:
     """The table as the tensors of a file, without copying."""
+    if isinstance(table, Adaptive):
+        return adaptive_store.tensors(table)
     return {"cells": table.cells.view(np.uint8).reshape(len(table.cells), -1)}
 
 
@@ -94,16 +114,22 @@ def table_from(
 
     Raises KeyError where a tensor is missing and ValueError where one does not fit.
     """
+    if weights == ADAPTIVE and "blocks" in tensors:
+        found = adaptive_store.from_tensors(tensors, slots)
+        return copied(found) if writable else found
     cell = cell_type(weights, rates)
     stored = tensors.pop("cells")
     if stored.shape != (slots, cell.itemsize):
         raise ValueError(f"cells of shape {stored.shape}, expected {(slots, cell.itemsize)}")
     cells = stored.reshape(-1).view(cell)
-    return copied(table_of(rates, cells)) if writable else table_of(rates, cells)
+    table = table_of(rates, cells, weights)
+    return copied(table) if writable else table
 
 
 def copied(table: Table) -> Table:
     """The same table in memory of its own, which can be written."""
+    if isinstance(table, Adaptive):
+        return adaptive_store.copied(table)
     cells = zeros(len(table.cells), table.cells.dtype)
     cells[:] = table.cells
     return table._replace(cells=cells)
@@ -113,6 +139,8 @@ def stored_weights(table: Table, start: int = 0, stop: int | None = None) -> NDA
     """The weights of slots start to stop, in units of the grid, as numbers that can be computed with."""
     if isinstance(table, Halfword):
         return unpacked(table.cells[start:stop])
+    if isinstance(table, Adaptive):
+        return adaptive_store.weights(table, start, stop)
     return table.cells["weight"][start:stop]
 
 
@@ -134,6 +162,9 @@ def picked(table: Table, slots: NDArray[np.integer]) -> Table | None:
 
 def put_weights(table: Table, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:
     """Set the weights of these slots, given in units of the grid; rate states stay as they are."""
+    if isinstance(table, Adaptive):
+        adaptive_store.put_weights(table, slots, weights)
+        return
     if isinstance(table, Halfword):
         table.cells[slots] = packed(weights, table.cells[slots])
     else:
@@ -142,6 +173,8 @@ def put_weights(table: Table, slots: NDArray[np.integer], weights: NDArray[Any])
 
 def touched(table: Table, start: int = 0, stop: int | None = None) -> NDArray[np.bool_]:
     """Which of the slots start to stop some example has touched."""
+    if isinstance(table, Adaptive):
+        return adaptive_store.codes(table, start, stop) != 0
     cells = table.cells[start:stop]
     if isinstance(table, Halfword):
         return cells != 0
@@ -150,3 +183,8 @@ def touched(table: Table, start: int = 0, stop: int | None = None) -> NDArray[np
         if state in (cells.dtype.names or ()):
             changed |= cells[state] != 0
     return changed
+
+
+def parts_of(table: Table) -> dict[str, int] | None:
+    """Bytes of the table by what they are for; None where all are cells."""
+    return adaptive_store.parts(table) if isinstance(table, Adaptive) else None

@@ -1,0 +1,257 @@
+"""Adaptive weights against flat 24 bits and the 64-bit control: `python benchmarks/adaptive.py [SECTION…]`.
+
+loss     progressive log-loss at equal slots, over several seeds, beside the bits that are really held
+bytes    the same at equal bytes: hashed into as many slots as a number of bytes holds
+gamma    the paper's method over gamma, its bits counted, beside the fixed q2.m (a picture with --plot PATH)
+speed    million feature updates a second of tables that have learned the stream, one thread
+memory   resident growth of a process that trains, read from outside the process
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import adaptive_memory
+import numpy as np
+from longtail import LongTail
+from peer_sets import SETS, DataSet
+from rich.console import Console
+from rich.table import Table
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import SGDClassifier
+from timing import Contender, race
+
+from lessram import Batch, Learner, Spec
+from lessram.learning.metrics import Scores
+from lessram.model.ledger import account
+from lessram.numerics.loss import Loss
+
+CONTROL = {"weights": "float32", "rates": "exact32"}
+FLAT = {"weights": "q2.13", "rates": "morris8"}
+SHIPPED = {"weights": "adaptive"}
+AUTO = {"weights": "adaptive", "codebook": "auto"}
+METHODS = {"64-bit control": CONTROL, "flat 24-bit": FLAT, "adaptive": SHIPPED, "adaptive, auto": AUTO}
+ALPHAS = {"long tail": 0.2, "criteo": 0.1, "film reviews": 0.3}
+GAMMAS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+FRACTIONS = (5, 6, 7, 8, 9, 11, 13)
+console = Console(width=130)
+
+
+class Stream:
+    """The rows of a set in memory."""
+
+    def __init__(self, name: str, slots: int, batch: Batch) -> None:
+        self.name, self.slots, self.batch = name, slots, batch
+
+    def hashed(self, slots: int) -> Stream:
+        """The same features in another number of slots."""
+        spread = self.batch.slots.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)
+        return Stream(self.name, slots, self.batch._replace(slots=(spread % np.uint64(slots)).astype(np.uint32)))
+
+
+def streams(chosen: argparse.Namespace) -> Iterator[Stream]:
+    """The long tail, every feature of which is seen, then real data where they are at hand."""
+    rows = 200_000 if chosen.quick else 2_000_000
+    tail = LongTail(largest=rows // 2)
+    batch = tail.draw(rows)
+    _, dense = np.unique(batch.slots, return_inverse=True)
+    yield Stream("long tail", int(dense.max()) + 1, batch._replace(slots=dense.astype(np.uint32)))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("criteo", "reviews"):
+            found: DataSet | None = SETS[name](Path(folder), 50_000 if chosen.quick else None)
+            if found is None:
+                console.print(f"[yellow]the data of {name} are absent[/]")
+                continue
+            yield Stream(found.name, found.slots, found.batch)
+
+
+def learned(stream: Stream, seed: int, **choices: Any) -> tuple[Learner, float]:
+    """A learner that went over a stream once, and its progressive log-loss."""
+    learner = Learner(Spec(slots=stream.slots, alpha=ALPHAS[stream.name], seed=seed, **choices))
+    scores = Scores.new()
+    scores.add(learner.learn(stream.batch, trusted=True), stream.batch, Loss.logistic)
+    assert scores.log_loss is not None
+    return learner, scores.log_loss
+
+
+def over_seeds(stream: Stream, seeds: int, **choices: Any) -> dict[str, Any]:
+    runs = [learned(stream, seed, **choices) for seed in range(seeds if choices != CONTROL else 1)]
+    losses = [loss for _, loss in runs]
+    model = runs[0][0].model
+    return {
+        "slots": stream.slots,
+        "bits_per_slot": model.bits_per_slot,
+        "table_bytes": model.table_bytes,
+        "log_loss": fmean(losses),
+        "standard_error": stdev(losses) / len(losses) ** 0.5 if len(losses) > 1 else 0.0,
+        "seeds": len(losses),
+        "form": type(model.table).__name__,
+    }
+
+
+def added(found: dict[str, Any], control: float) -> str:
+    return f"{100 * (found['log_loss'] / control - 1):+.3f} ± {100 * found['standard_error'] / control:.3f} %"
+
+
+def run_loss(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    table = Table("stream", "method", "bits a slot", "log-loss", "added", title="equal slots", title_justify="left")
+    for stream in streams(chosen):
+        control = 0.0
+        for name, choices in METHODS.items():
+            found = {"stream": stream.name, "method": name, **over_seeds(stream, chosen.seeds, **choices)}
+            control = control or found["log_loss"]
+            found["added"] = found["log_loss"] / control - 1
+            shown = [f"{found['bits_per_slot']:.2f}", f"{found['log_loss']:.5f}", added(found, control)]
+            table.add_row(stream.name, name, *shown)
+            yield found
+    console.print(table)
+
+
+def run_bytes(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Flat tables of about one slot for four, two and one distinct features, and adaptive ones of the same bytes."""
+    table = Table("stream", "bytes", "method", "slots", "log-loss", title="equal bytes, hashed", title_justify="left")
+    for stream in list(streams(chosen))[1:]:
+        distinct = len(np.unique(stream.batch.slots))
+        for share in (4, 2, 1):
+            flat = stream.hashed(distinct // share)
+            entries = {"flat 24-bit": over_seeds(flat, chosen.seeds, **FLAT)}
+            size, slots = entries["flat 24-bit"]["table_bytes"], flat.slots * 2
+            for _ in range(3):  # bits a slot depend on how many slots share the features
+                bits = learned(stream.hashed(slots), 0, **AUTO)[0].model.bits_per_slot
+                slots = int(8 * size / bits)
+            entries["adaptive, auto"] = over_seeds(stream.hashed(slots), chosen.seeds, **AUTO)
+            for name, found in entries.items():
+                loss = f"{found['log_loss']:.5f} ± {found['standard_error']:.5f}"
+                table.add_row(stream.name, f"{found['table_bytes']:,}", name, f"{found['slots']:,}", loss)
+                yield {"stream": stream.name, "method": name, "distinct": distinct, **found}
+    console.print(table)
+
+
+def run_gamma(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Bits against added loss on the long tail: the paper's Figure 2 for the part that it leaves to theory."""
+    stream = next(iter(streams(chosen)))
+    control = learned(stream, 0, **CONTROL)[1]
+    methods: dict[str, dict[str, Any]] = {f"q2.{m}": {"weights": f"q2.{m}", "rates": "morris8"} for m in FRACTIONS}
+    methods |= {f"gamma {gamma:g}": {"weights": "gamma", "gamma": gamma} for gamma in GAMMAS}
+    methods |= {"adaptive": SHIPPED}
+    table = Table("method", "bits", "added", title="long tail: bits and loss", title_justify="left")
+    for name, choices in methods.items():
+        runs = [learned(stream, seed, **choices) for seed in range(min(2, chosen.seeds))]
+        ledger = account(runs[0][0].model)
+        bits = ledger.bits_per_slot
+        if name.startswith("gamma"):
+            bits = ledger.counted_bits_per_slot
+        elif name.startswith("q"):
+            bits = 8 + 3 + int(name[3:])
+        found = {"method": name, "bits": bits, "added": fmean(loss for _, loss in runs) / control - 1}
+        table.add_row(name, f"{bits:.2f}", f"{100 * found['added']:+.3f} %")
+        yield found
+    console.print(table)
+
+
+def plot(found: list[dict[str, Any]], path: str) -> None:
+    """The picture over gamma."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.6), layout="constrained")
+    kinds = {
+        "q2.": ("fixed q2.m + 8-bit counter", "o-", "#0072B2"),
+        "gamma": ("paper's grids, step ≤ $\\gamma$ · rate, bits counted", "s-", "#D55E00"),
+        "adaptive": ("lessram adaptive, bits resident", "*", "#009E73"),
+    }
+    for start, (label, style, colour) in kinds.items():
+        points = [entry for entry in found if entry["method"].startswith(start)]
+        bits, loss = [p["bits"] for p in points], [max(100 * p["added"], 0.002) for p in points]
+        axes.plot(bits, loss, style, color=colour, label=label, markersize=14 if style == "*" else 6)
+        for point, x, y in zip(points, bits, loss, strict=True):
+            text = point["method"].replace("gamma ", "$\\gamma$ = ") if start != "adaptive" else f"{x:.1f} bits"
+            below = start == "gamma"
+            axes.annotate(
+                text,
+                (x, y),
+                xytext=(-6 if below else 6, -12 if below else 5),
+                fontsize=8,
+                textcoords="offset points",
+                ha="right" if below else "left",
+                color=colour,
+            )
+    axes.set(yscale="log", xlabel="bits a coefficient, counter included", ylabel="added log-loss, %")
+    axes.set_title("Bits against loss on a long-tail stream", loc="left")
+    axes.grid(alpha=0.3)
+    axes.margins(0.09)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def contenders(tail: LongTail, warm: int, rows: int) -> list[Contender]:
+    """Tables that have learned `warm` batches of a stream, each to learn the next one; scikit-learn where it can."""
+    learners = {name: Learner(Spec(slots=tail.features, alpha=0.2, **METHODS[name])) for name in list(METHODS)[:3]}
+    for _ in range(warm):
+        batch = tail.draw(rows)
+        for learner in learners.values():
+            learner.learn(batch, trusted=True)
+    batch = tail.draw(rows)
+    racing = [Contender(name, partial(learner.learn, batch, trusted=True)) for name, learner in learners.items()]
+    if tail.features < 1 << 22:
+        matrix = csr_matrix((np.ones(batch.features, np.float32), batch.slots.astype(np.int32), batch.indptr))
+        matrix.resize(batch.rows, tail.features)
+        peer = SGDClassifier(loss="log_loss", penalty=None, learning_rate="constant", eta0=0.05)
+        peer.partial_fit(matrix[:2], [0, 1], classes=[0, 1])
+        racing.append(Contender("scikit-learn partial_fit", partial(peer.partial_fit, matrix, batch.labels)))
+    return racing
+
+
+def run_speed(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """40 features a row."""
+    table = Table("stream", "method", "Mf/s", "of flat", title="speed", title_justify="left")
+    rows = 25_000
+    for largest in (100_000,) if chosen.quick else (300_000, 10_000_000):
+        tail = LongTail(largest=largest, fields=40)
+        times = race(contenders(tail, 4 if chosen.quick else 20, rows), 3 if chosen.quick else 5)
+        for name, seconds in times.items():
+            ratio, speed = times["flat 24-bit"] / seconds, 40 * rows / seconds / 1e6
+            table.add_row(f"{tail.features:,} slots", name, f"{speed:.0f}", f"{ratio:.2f}")
+            yield {"slots": tail.features, "method": name, "ratio": ratio, "million_features_a_second": speed}
+    console.print(table)
+
+
+def run_memory(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    table = Table("stream", "resident", "at peak", "nbytes says", "target", title="bits a slot", title_justify="left")
+    for case in adaptive_memory.CASES:
+        found = adaptive_memory.measure(case, 200_000 if chosen.quick else 1_500_000)
+        shown = [f"{found[key]:.2f}" for key in ("resident_bits", "peak_bits", "claimed_bits")]
+        table.add_row(case.name, *shown, f"≤ {case.at_most}")
+        yield found
+    console.print(table)
+
+
+SECTIONS = {"loss": run_loss, "bytes": run_bytes, "gamma": run_gamma, "speed": run_speed, "memory": run_memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], help="default all")
+    parser.add_argument("--json", metavar="PATH", help="write every figure to this file")
+    parser.add_argument("--plot", metavar="PATH", help="of section gamma: draw the picture")
+    parser.add_argument("--quick", action="store_true", help="small streams; shows that it runs")
+    parser.add_argument("--seeds", type=int, default=6)
+    chosen = parser.parse_args()
+    results = {name: list(SECTIONS[name](chosen)) for name in chosen.sections or SECTIONS}
+    if chosen.plot and "gamma" in results:
+        plot(results["gamma"], chosen.plot)
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Adaptive tables: a byte a coordinate, and a 24-bit cell for the few that need one (section 3, Algorithm 2).
+
+    coordinate                       where                                       bits
+    never seen, or rare              a code: (counter level, value) jointly       8.53 with the block's pointer
+    counted often, or out of range   the same, and a cell of the block's slab    32.5 and the slab's spare room
+
+The paper lets the grid follow the learning rate, eps_i = gamma * eta_i, and leaves open where coefficients of different
+sizes live. Here the first levels of the counter share one byte with the value (numerics/codebook.py), rounded without
+bias to the list of the new level; a coordinate that leaves its list is promoted to a q2.13 cell with an 8-bit level
+(tables/slabs.py), the cell of the flat table, and goes on there.
+
+A row takes these passes. Features part into two lists, without a branch that could be mispredicted:
+
+    observe   vector   the random words of the row
+              scalar   the cell of each feature is found and joins the dot product; promoted features and the others are
+                       written to lists; lines far ahead, and cells not so far ahead, are prefetched
+              scalar   promoted features: counters step, rates are looked up
+    move      vector   their steps, rounded at random to integers
+              scalar   weight + step
+              scalar   the others: counter, rate, and the new code; promotion is rare
+
+The result is that of taking features one after another: every step starts from what is stored, and the cells of
+promoted features do not move before the others are promoted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.jit import inlined, kernel, overloaded, types
+from lessram.numerics.counter import Counter, steps_up
+from lessram.numerics.machine import prefetch
+from lessram.numerics.random import counting_bits, rounding_bits, shared_word, uniform
+from lessram.numerics.rate import rates_by_level
+from lessram.numerics.rounding import outside, project, random_round
+from lessram.numerics.vector import padded
+from lessram.tables.book import Index, index_of, is_inside, rounded_code
+from lessram.tables.passes import draw_row, step_row
+from lessram.tables.slabs import FIRST_SLOT, START, TOP, place_of, pointer_of, promote
+from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
+
+NEAR = np.uint64(128)
+"""How many features ahead cells are prefetched, when the lines that tell where they are have arrived."""
+LARGEST_CACHED = 1 << 17
+"""Cells of a pool that stays in L2 without being asked for."""
+_ONE, _ZERO, _FIRST = np.uint64(1), np.uint64(0), np.uint64(FIRST_SLOT)
+_BLOCK_OF_PLACE = np.uint64(6)
+
+
+class Adaptive(NamedTuple):
+    """Blocks of codes, and the pool of cells with the codebook at its start."""
+
+    codes: NDArray[np.uint8]
+    """Lines of 60 codes and a pointer."""
+    pointers: NDArray[np.uint32]
+    """The same memory as 32-bit words."""
+    cells: NDArray[np.void]
+    pool: NDArray[np.int64]
+    """How the pool stands: see tables/slabs.py."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from lessram.tables.adaptive_store import packed, unpacked
+
+        return unpacked, (packed(self),)
+
+
+class AdaptiveRule(NamedTuple):
+    """How coefficients move."""
+
+    rates: NDArray[np.float32]
+    thresholds: NDArray[np.uint64]
+    lists: Index
+    alpha: np.float32
+    offset: np.float32
+    floor: np.float32
+    limit: np.int32
+    step: float
+
+
+class AdaptiveScratch(NamedTuple):
+    """Room for one row between the passes."""
+
+    words: NDArray[np.uint32]
+    promoted: NDArray[np.uint32]
+    """Of each promoted feature its cell,"""
+    picked: NDArray[np.uint32]
+    """its random word,"""
+    noted: NDArray[np.float32]
+    """its value, then rate * value,"""
+    steps: NDArray[np.int32]
+    """and its step."""
+    coded: NDArray[np.uint32]
+    """The positions in the row of the other features."""
+    lengths: NDArray[np.uint64]
+    """How many features are promoted."""
+
+
+def adaptive_rule(book: NDArray[np.void], counter: Counter, alpha: float, limit: np.int32, step: float) -> AdaptiveRule:
+    """The rule for a table with this codebook, given as cells."""
+    rates = rates_by_level(alpha, counter.estimates)
+    one, none = np.float32(1.0), np.float32(0.0)
+    return AdaptiveRule(rates, counter.thresholds, index_of(book), np.float32(alpha), one, none, limit, step)
+
+
+def adaptive_scratch(longest: int) -> AdaptiveScratch:
+    """Scratch for rows of up to `longest` features."""
+    kinds = (np.uint32, np.uint32, np.uint32, np.float32, np.int32, np.uint32)
+    arrays: list[Any] = [np.zeros(padded(longest), kind) for kind in kinds]
+    arrays.append(np.zeros(1, np.uint64))
+    return AdaptiveScratch(*arrays)
+
+
+@inlined
+def cell_of(table, place):
+    """The cell of the coordinate whose code is at `place`: its own, or that of its code in the codebook."""
+    code = np.uint64(table.codes[place])
+    pointer = np.uint64(table.pointers[pointer_of(place >> _BLOCK_OF_PLACE)])
+    return code + (pointer if code >= _FIRST else _ZERO)
+
+
+@inlined
+def ask_line(table, batch, k):
+    prefetch(table.codes, place_of(batch.slots[k]))
+
+
+@inlined
+def ask_cell(table, batch, k):
+    prefetch(table.cells, cell_of(table, place_of(batch.slots[k])))
+
+
+@inlined
+def near_of(table, row):
+    """Where the cells to prefetch belong to; 0 where the batch ends, or where the pool stays in the cache anyway."""
+    return row.start + NEAR if (row.ahead != row.start) & (table.pool[TOP] > LARGEST_CACHED) else _ZERO
+
+
+def times(weight: Any, values: Any, x: Any) -> Any:
+    """weight * x; integers stay integers where all values are 1."""
+    raise NotImplementedError("times() is for kernels")
+
+
+@overloaded(times)
+def _times(weight, values, x):
+    if isinstance(values, types.NoneType):
+        return lambda weight, values, x: np.int64(weight)
+    return lambda weight, values, x: np.float64(weight) * np.float64(x)
+
+
+def keep_value(values: Any, noted: Any, k: Any, x: Any) -> None:
+    """Write a value down; where all are 1 there is nothing to write."""
+    raise NotImplementedError("keep_value() is for kernels")
+
+
+@overloaded(keep_value)
+def _keep_value(values, noted, k, x):
+    if isinstance(values, types.NoneType):
+        return lambda values, noted, k, x: None
+
+    def keep(values, noted, k, x):
+        noted[k] = x
+
+    return keep
+
+
+def kept_value(values: Any, noted: Any, k: Any) -> Any:
+    raise NotImplementedError("kept_value() is for kernels")
+
+
+@overloaded(kept_value)
+def _kept_value(values, noted, k):
+    if isinstance(values, types.NoneType):
+        return lambda values, noted, k: np.float32(1.0)
+    return lambda values, noted, k: noted[k]
+
+
+@overloaded(observe)
+def _observe(table, rule, batch, row, scratch):
+    if not is_table(table, Adaptive):
+        return None
+
+    def observe_adaptive(table, rule, batch, row, scratch):
+        draw_row(scratch.words, row.length, row.key)
+        near = near_of(table, row)
+        dot = times(np.int64(0), batch.values, np.float32(0.0))
+        promoted = np.uint64(0)
+        j = np.uint64(0)
+        while j < row.length:
+            ask_line(table, batch, row.ahead + j)
+            if near != _ZERO:
+                ask_cell(table, batch, near + j)
+            cell = cell_of(table, place_of(batch.slots[row.start + j]))
+            x = feature_value(batch.values, row.start + j)
+            dot += times(table.cells[cell].weight, batch.values, x)
+            scratch.promoted[promoted] = np.uint32(cell)
+            scratch.picked[promoted] = scratch.words[j]
+            keep_value(batch.values, scratch.noted, promoted, x)
+            scratch.coded[j - promoted] = np.uint32(j)
+            promoted += np.uint64(cell >= np.uint64(START))
+            j += _ONE
+        scratch.lengths[0] = promoted
+        note_promoted(table, rule, batch.values, scratch, shared_word(row.key))
+        return np.float64(dot)
+
+    return observe_adaptive
+
+
+@inlined
+def counted(rule, level, own, shared):
+    """The level after this round."""
+    return np.uint8(level + steps_up(rule.thresholds[level], counting_bits(own, shared)))
+
+
+@inlined
+def add_to_cell(table, rule, cell, step):
+    moved = table.cells[cell].weight + step
+    if outside(moved, rule.limit):
+        moved = project(moved, rule.limit)
+    table.cells[cell].weight = moved
+
+
+@inlined
+def note_promoted(table, rule, values, scratch, shared):
+    """Step the counters of promoted features and write down their rates, while the gradient is being computed."""
+    for k in range(scratch.lengths[0]):
+        cell = scratch.promoted[k]
+        level = counted(rule, table.cells[cell].level, scratch.picked[k], shared)
+        table.cells[cell].level = level
+        scratch.noted[k] = rule.rates[level] * kept_value(values, scratch.noted, k)
+
+
+@inlined
+def move_promoted(table, rule, scratch, g, shared):
+    """Round all steps in vectors and add them."""
+    length = scratch.lengths[0]
+    low = np.uint32(shared >> np.uint64(48))
+    step_row(scratch.noted, scratch.noted, scratch.picked, scratch.steps, length, None, g, low)
+    for k in range(length):
+        add_to_cell(table, rule, scratch.promoted[k], scratch.steps[k])
+
+
+@kernel
+def leave_code(table, rule, place, level, delta, bits):
+    """A step that no code can take: out of the list, and so into a cell; or of a slot that got one in this very row."""
+    cell = cell_of(table, place)
+    step = random_round(delta, bits)
+    if cell >= np.uint64(START):
+        table.cells[cell].level = level
+        add_to_cell(table, rule, cell, step)
+        return
+    weight = project(np.int64(table.cells[cell].weight) + step, np.int64(rule.limit))
+    promote(table.codes, table.pointers, table.cells, table.pool, place, weight, level)
+
+
+@inlined
+def move_coded(table, rule, batch, row, scratch, g, shared):
+    """Count, take the rate, and round to the list of the new level."""
+    for k in range(row.length - scratch.lengths[0]):
+        j = np.uint64(scratch.coded[k])
+        place = place_of(batch.slots[row.start + j])
+        own = scratch.words[j]
+        bits = rounding_bits(own, shared)
+        cell = cell_of(table, place)
+        level = counted(rule, table.cells[cell].level, own, shared)
+        delta = rule.rates[level] * feature_value(batch.values, row.start + j) * g
+        value = np.float64(table.cells[cell].weight) + np.float64(delta)
+        if (cell < np.uint64(START)) & is_inside(rule.lists, level, value):
+            chance = np.float64(uniform(bits))
+            table.codes[place] = rounded_code(table.cells, rule.lists, level, value, chance)
+        else:
+            leave_code(table, rule, place, level, delta, bits)
+
+
+@overloaded(move)
+def _move(table, rule, batch, row, scratch, gradient, square):
+    if not is_table(table, Adaptive):
+        return None
+
+    def move_adaptive(table, rule, batch, row, scratch, gradient, square):
+        g = np.float32(-gradient / rule.step)
+        shared = shared_word(row.key)
+        move_promoted(table, rule, scratch, g, shared)
+        move_coded(table, rule, batch, row, scratch, g, shared)
+
+    return move_adaptive
+
+
+@overloaded(look)
+def _look(table, rule, batch, row):
+    if not is_table(table, Adaptive):
+        return None
+
+    def look_adaptive(table, rule, batch, row):
+        near = near_of(table, row)
+        dot = times(np.int64(0), batch.values, np.float32(0.0))
+        for j in range(row.length):
+            ask_line(table, batch, row.ahead + j)
+            if near != _ZERO:
+                ask_cell(table, batch, near + j)
+            cell = table.cells[cell_of(table, place_of(batch.slots[row.start + j]))]
+            dot += times(cell.weight, batch.values, feature_value(batch.values, row.start + j))
+        return np.float64(dot)
+
+    return look_adaptive
+
+
+@overloaded(prepare)
+def _prepare(table, rule, batch, row, scratch, square):
+    if not is_table(table, Adaptive):
+        return None
+    return lambda table, rule, batch, row, scratch, square: 0.0  # rates by counts go with the plain step

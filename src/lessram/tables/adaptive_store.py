@@ -1,0 +1,261 @@
+"""Adaptive tables outside kernels: made, saved, looked into, recoded, and turned into flat ones.
+
+A file holds the table as it lies in memory: lines of codes, the pool up to its top, how the pool stands, the codebook.
+So saving copies nothing, prediction runs on the mapped file, and going on from a file is going on from the same state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.errors import SpecError
+from lessram.jit import kernel
+from lessram.numerics.random import rounding_bits, row_key, shared_word, uniform, word
+from lessram.tables.adaptive import Adaptive, cell_of
+from lessram.tables.book import CELL, index_of, is_inside, rounded_code
+from lessram.tables.flat import Flat
+from lessram.tables.memory import zeros
+from lessram.tables.slabs import (
+    BLOCK,
+    FIRST_SLOT,
+    FREE,
+    HIGHEST,
+    LINE,
+    SAVED,
+    SLOTS,
+    START,
+    STATE,
+    TOP,
+    WORDS,
+    blocks_for,
+    capacity,
+    compact,
+    give_back,
+    largest_pool,
+    place_of,
+    pointer_of,
+    promote,
+    promoted_in,
+    slab_of,
+)
+
+LARGEST_SLOTS = 4_000_000_000
+"""Cells are found by 32-bit pointers."""
+
+_ONE, _ZERO = np.uint64(1), np.uint64(0)
+
+
+def fresh(slots: int, book: NDArray[np.void]) -> Adaptive:
+    """A table of coordinates never seen, with a codebook as cells (tables/book.py)."""
+    if slots > LARGEST_SLOTS:
+        raise SpecError(f"slots must be at most {LARGEST_SLOTS} with adaptive weights, got {slots}")
+    words = _lines(blocks_for(slots))
+    cells = zeros(largest_pool(slots), CELL)
+    cells[:START] = book
+    pool = np.zeros(STATE, np.int64)
+    pool[SLOTS] = slots
+    pool[[TOP, HIGHEST]] = START
+    return Adaptive(words.view(np.uint8), words, cells, pool)
+
+
+def _lines(blocks: int) -> NDArray[np.uint32]:
+    """Zeroed 32-bit words of so many lines, which begin where a cache line begins."""
+    spare = zeros(WORDS * (blocks + 1), np.dtype(np.uint32))
+    skipped = -spare.ctypes.data % LINE // 4
+    return spare[skipped : skipped + WORDS * blocks]
+
+
+def nbytes(table: Adaptive) -> int:
+    """Bytes that were really touched: the pool counts as far as it ever reached."""
+    return table.codes.nbytes + int(table.pool[HIGHEST]) * CELL.itemsize
+
+
+def tensors(table: Adaptive) -> dict[str, NDArray[Any]]:
+    """The table as the tensors of a file, without copying."""
+    top = int(table.pool[TOP])
+    return {
+        "blocks": table.pointers.reshape(-1, WORDS),
+        "pool": table.pool[:SAVED],
+        "cells": table.cells[:top].view(np.uint8).reshape(top, CELL.itemsize),
+    }
+
+
+def from_tensors(stored: dict[str, NDArray[Any]], slots: int) -> Adaptive:
+    """The table behind such tensors, which are taken out of `stored`. Raises KeyError or ValueError."""
+    words, pool, cells = (stored.pop(name) for name in ("blocks", "pool", "cells"))
+    for name, tensor, shape in (("blocks", words, (blocks_for(slots), WORDS)), ("pool", pool, (SAVED,))):
+        if tensor.shape != shape:
+            raise ValueError(f"{name} of shape {tensor.shape}, expected {shape}")
+    top = int(pool[TOP])
+    if pool[SLOTS] != slots:
+        raise ValueError(f"a pool for {pool[SLOTS]} slots, expected {slots}")
+    if not START <= top <= largest_pool(slots) or cells.shape != (top, CELL.itemsize):
+        raise ValueError(f"cells of shape {cells.shape}, expected {(top, CELL.itemsize)}")
+    words = words.reshape(-1)
+    state = np.concatenate([pool, np.array([top])])
+    return Adaptive(words.view(np.uint8), words, cells.reshape(-1).view(CELL), state)
+
+
+def copied(table: Adaptive) -> Adaptive:
+    """The same table in memory of its own, with room to grow."""
+    words = _lines(len(table.codes) // LINE)
+    words[:] = table.pointers
+    top = int(table.pool[TOP])
+    cells = zeros(largest_pool(int(table.pool[SLOTS])), CELL)
+    cells[:top] = table.cells[:top]
+    pool = table.pool.copy()
+    pool[HIGHEST] = top
+    return Adaptive(words.view(np.uint8), words, cells, pool)
+
+
+def packed(table: Adaptive) -> dict[str, NDArray[Any]]:
+    """What a pickle holds of a table: no more than a file."""
+    return tensors(table)
+
+
+def unpacked(stored: dict[str, NDArray[Any]]) -> Adaptive:
+    return copied(from_tensors(dict(stored), int(stored["pool"][SLOTS])))
+
+
+# Looking into a table -------------------------------------------------------------------------------------------------
+
+
+def weights(table: Adaptive, start: int, stop: int | None) -> NDArray[np.int16]:
+    """The weights of slots start to stop, in units of the grid."""
+    first, last = _range(table, start, stop)
+    out = np.empty(last - first, np.int16)
+    read_weights(table, first, out)
+    return out
+
+
+def codes(table: Adaptive, start: int, stop: int | None) -> NDArray[np.uint8]:
+    """The codes of slots start to stop; 0 for slots never seen."""
+    first, last = _range(table, start, stop)
+    lines = table.codes.reshape(-1, LINE)[first // BLOCK : blocks_for(last)]
+    skipped = first % BLOCK
+    return lines[:, :BLOCK].reshape(-1)[skipped : skipped + last - first]
+
+
+def _range(table: Adaptive, start: int, stop: int | None) -> tuple[int, int]:
+    first, last, _ = slice(start, stop).indices(int(table.pool[SLOTS]))
+    return first, max(first, last)
+
+
+@kernel
+def read_weights(table, first, out):
+    for k in range(np.uint64(out.shape[0])):
+        out[k] = table.cells[cell_of(table, place_of(np.uint64(first) + k))].weight
+
+
+def put_weights(table: Adaptive, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:
+    """Set weights, given in units of the grid: each gets a cell, where any value fits; counters stay as they are."""
+    assign(table, slots.astype(np.uint64), weights.astype(np.int16))
+
+
+@kernel
+def assign(table, slots, weights):
+    for k in range(np.uint64(slots.shape[0])):
+        place = place_of(slots[k])
+        cell = cell_of(table, place)
+        if cell < np.uint64(START):
+            promote(table.codes, table.pointers, table.cells, table.pool, place, weights[k], table.cells[cell].level)
+        else:
+            table.cells[cell].weight = weights[k]
+
+
+def parts(table: Adaptive) -> dict[str, int]:
+    """Bytes by what they are for: codes, pointers, cells in use, room that slabs keep for more, free slabs."""
+    blocks = len(table.codes) // LINE
+    promoted = sum(
+        int(np.count_nonzero(codes(table, start, start + (BLOCK << 14)) >= FIRST_SLOT))
+        for start in range(0, int(table.pool[SLOTS]), BLOCK << 14)
+    )
+    live = int(table.pool[TOP] - table.pool[FREE]) - START
+    return {
+        "codes": blocks * BLOCK,
+        "pointers": blocks * 4,
+        "cells": promoted * CELL.itemsize,
+        "spare": (live - promoted) * CELL.itemsize,
+        "garbage": int(table.pool[HIGHEST] - START - live) * CELL.itemsize,
+        "codebook": START * CELL.itemsize,
+    }
+
+
+# Another book ---------------------------------------------------------------------------------------------------------
+
+
+def recoded(table: Adaptive, book: NDArray[np.void], seed: np.uint64) -> None:
+    """Put another book under a table: values go, unbiased, to the lists of their levels, or are promoted."""
+    recode(table, book, index_of(book), seed)
+    table.cells[:START] = book
+
+
+@kernel
+def recode(table, book, index, seed):
+    """Round every coded value to the new book; the random words of block b are those of a row of its own."""
+    for block in range(np.uint64(table.codes.shape[0] // LINE)):
+        key = row_key(seed, ~block)
+        shared = shared_word(key)
+        for k in range(np.uint64(BLOCK)):
+            place = block * np.uint64(LINE) + k
+            code = np.uint64(table.codes[place])
+            if code == _ZERO or code >= np.uint64(FIRST_SLOT):
+                continue
+            level, weight = table.cells[code].level, table.cells[code].weight
+            value = np.float64(weight)
+            if is_inside(index, level, value):
+                chance = np.float64(uniform(rounding_bits(word(np.uint32(k), key), shared)))
+                table.codes[place] = rounded_code(book, index, level, value, chance)
+            else:
+                promote(table.codes, table.pointers, table.cells, table.pool, place, weight, level)
+
+
+# Dense data -----------------------------------------------------------------------------------------------------------
+
+
+def outgrown(table: Adaptive) -> bool:
+    """Whether the flat table, one cell a slot, would be smaller by now."""
+    return table.codes.nbytes + int(table.pool[TOP]) * CELL.itemsize > int(table.pool[SLOTS]) * CELL.itemsize
+
+
+def flattened(table: Adaptive) -> Flat:
+    """The same coordinates as a flat table, made inside the pool: besides it, only the codes are there meanwhile."""
+    spread(table, np.zeros(BLOCK, CELL))
+    return Flat(table.cells[START : START + int(table.pool[SLOTS])])
+
+
+@kernel
+def spread(table, block_cells):
+    """Give every coordinate a cell, that of slot i at START + i, from the last block down to the first.
+
+    Room is made by pushing the slabs of the blocks before together whenever they reach up to the block's place; they
+    always fit below it.
+    """
+    block = np.uint64(table.codes.shape[0] // LINE)
+    while block > _ZERO:
+        block -= _ONE
+        lift(table, block, block_cells)
+        home = np.uint64(START) + block * np.uint64(BLOCK)
+        if np.uint64(table.pool[TOP]) > home:
+            compact(table.codes, table.pointers, table.cells, table.pool)
+        for k in range(np.uint64(BLOCK)):
+            table.cells[home + k].weight = block_cells[k].weight
+            table.cells[home + k].level = block_cells[k].level
+
+
+@kernel
+def lift(table, block, block_cells):
+    """Copy the coordinates of a block out and give its slab back."""
+    used = promoted_in(table.codes, block)
+    for k in range(np.uint64(BLOCK)):
+        place = block * np.uint64(LINE) + k
+        cell = cell_of(table, place)
+        block_cells[k].weight = table.cells[cell].weight
+        block_cells[k].level = table.cells[cell].level
+        table.codes[place] = np.uint8(0)
+    if used != _ZERO:
+        give_back(table.cells, table.pool, slab_of(table.pointers, block), capacity(used))
+        table.pointers[pointer_of(block)] = np.uint32(0)

@@ -1,0 +1,97 @@
+"""A codebook in units of a table's grid, and the index that finds the neighbours of a value without a search.
+
+The shipped book, `codebook.json`, was made by `tools/design_codebook.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.jit import inlined
+from lessram.numerics.codebook import FIRST_COUNTS, UNITS, Book, book_of
+
+SHIPPED = Path(__file__).with_name("codebook.json")
+PARTS = 256
+CELL = np.dtype([("weight", "<i2"), ("level", "u1")])
+"""A weight in units of the grid and the level of its counter."""
+
+
+@functools.cache
+def shipped_book() -> Book:
+    """The book that comes with the package, in units of alpha / 1024."""
+    lists = msgspec.json.decode(SHIPPED.read_bytes(), type=list[list[int]])
+    return book_of([np.array(points) for points in lists])
+
+
+def scaled(book: Book, alpha: float, step: float, limit: int) -> NDArray[np.void]:
+    """The book for this alpha as 256 cells: what each code stands for, in whole units of the grid."""
+    exact = (book.at(level) * (alpha / UNITS / step) for level in range(1, len(FIRST_COUNTS)))
+    lists = [_on_parts(np.rint(points).clip(-limit, limit).astype(np.int64)) for points in exact]
+    made = book_of([points[points <= limit] for points in lists])
+    cells = np.zeros(256, CELL)
+    cells["weight"][: len(made.points)] = made.points
+    cells["level"][: len(made.levels)] = made.levels
+    return cells
+
+
+def _on_parts(points: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The points moved to where parts of the index begin, so that no part has a point inside."""
+    width = _width(points)
+    return np.unique(points[0] + (points - points[0] + width // 2) // width * width)
+
+
+def _width(points: NDArray[np.integer]) -> int:
+    """Units of the grid that one part of the index covers, for a list with these ends."""
+    return int(points[-1] - points[0]) // (PARTS - 1) + 1
+
+
+class Index(NamedTuple):
+    """For each level: the ends of its list, and for each of up to 256 equal parts in between the code below it."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    parts: NDArray[np.float64]
+    """Parts a unit of the grid."""
+    below: NDArray[np.uint8]
+
+
+def index_of(book: NDArray[np.void]) -> Index:
+    """The index of a book as cells. The level behind the last, and levels of one value, hold nothing."""
+    levels = len(FIRST_COUNTS) + 1
+    index = Index(np.full(levels, np.inf), np.full(levels, -np.inf), np.zeros(levels), np.zeros(levels * PARTS, "u1"))
+    for level in range(1, levels - 1):
+        codes = np.flatnonzero(book["level"] == level)
+        points = book["weight"][codes].astype(np.int64)
+        if len(points) < 2:
+            continue
+        width = math.gcd(*np.diff(points).tolist())
+        index.low[level], index.high[level], index.parts[level] = points[0], points[-1], 1.0 / width
+        starts = points[0] + width * np.arange((points[-1] - points[0]) // width)
+        below = codes[np.searchsorted(points, starts, side="right") - 1]
+        index.below[level * PARTS : level * PARTS + len(below)] = below
+    return index
+
+
+@inlined
+def is_inside(index, level, value):
+    """Whether the list of this level reaches around a value; not for NaN."""
+    return (value >= index.low[level]) & (value < index.high[level])
+
+
+@inlined
+def rounded_code(book, index, level, value, chance):
+    """One of the two codes around a value inside the list of this level; unbiased over `chance`, uniform in (0, 1).
+
+    At the very start of a part the index may round up: then value - a is -2^-30 or so, and a the right answer.
+    """
+    part = np.uint64(np.int64((value - index.low[level]) * index.parts[level]))
+    code = np.uint64(index.below[np.uint64(level) * np.uint64(PARTS) + part])
+    a, b = np.int64(book[code].weight), np.int64(book[code + np.uint64(1)].weight)
+    return np.uint8(code + np.uint64(chance * np.float64(b - a) < value - np.float64(a)))

@@ -1,0 +1,124 @@
+"""The allocator behind adaptive tables: no overlap, no leak, no lost slot, whatever the order of promotions."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lessram.tables import adaptive_store, slabs
+from lessram.tables.adaptive import Adaptive
+from lessram.tables.book import scaled, shipped_book
+
+BLOCKS = 7
+SLOTS = BLOCKS * slabs.BLOCK - 13
+BOOK = scaled(shipped_book(), 0.2, 2.0**-13, 32767)
+
+
+def capacity(used: int) -> int:
+    step = 1 if used <= 16 else 2 if used <= 32 else 4
+    return max(2, -(-used // step) * step)
+
+
+def place(slot: int) -> int:
+    return slot // slabs.BLOCK * slabs.LINE + slot % slabs.BLOCK
+
+
+def live_slabs(table: Adaptive) -> list[tuple[int, int]]:
+    """(start, size) of every block's slab."""
+    lines = table.codes.reshape(-1, slabs.LINE)[:, : slabs.BLOCK]
+    pointers = table.pointers.reshape(-1, slabs.WORDS)[:, -1]
+    used = (lines >= slabs.FIRST_SLOT).sum(axis=1)
+    assert [bool(pointer) for pointer in pointers] == [bool(count) for count in used]
+    return [
+        (int(start) + slabs.FIRST_SLOT, capacity(int(count)))
+        for start, count in zip(pointers, used, strict=True)
+        if count
+    ]
+
+
+def free_slabs(table: Adaptive) -> list[tuple[int, int]]:
+    found = []
+    for size in range(slabs.SIZES):
+        offset = int(table.pool[slabs.HEADS + size])
+        while offset:
+            found.append((offset, size))
+            low, high = table.cells["weight"][offset : offset + 2].astype(np.uint16)
+            offset = int(low) | int(high) << 16
+    return found
+
+
+def check(table: Adaptive, expected: dict[int, tuple[int, int]]) -> None:
+    """Live and free slabs tile the pool without gap or overlap, and every promoted slot has its cell."""
+    live, free = live_slabs(table), free_slabs(table)
+    tiles = sorted(live + free)
+    ends = [slabs.START, *(start + size for start, size in tiles)]
+    assert [start for start, _ in tiles] == ends[:-1]
+    assert ends[-1] == table.pool[slabs.TOP] <= table.pool[slabs.HIGHEST] <= len(table.cells)
+    assert sum(size for _, size in free) == table.pool[slabs.FREE]
+    for block in table.codes.reshape(-1, slabs.LINE)[:, : slabs.BLOCK]:
+        taken = sorted(code - slabs.FIRST_SLOT for code in block.tolist() if code >= slabs.FIRST_SLOT)
+        assert taken == list(range(len(taken)))
+    for slot, (weight, level) in expected.items():
+        code = int(table.codes[place(slot)])
+        pointer = int(table.pointers[slot // slabs.BLOCK * slabs.WORDS + slabs.WORDS - 1])
+        cell = table.cells[pointer + code]
+        assert (int(cell["weight"]), int(cell["level"])) == (weight, level)
+
+
+promotions = st.lists(
+    st.tuples(st.integers(0, SLOTS - 1), st.integers(-32767, 32767), st.integers(0, 255)), max_size=300
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(promotions, st.integers(1, 60))
+def test_promotions_in_any_order_tile_the_pool(order, compact_every):
+    table = adaptive_store.fresh(SLOTS, BOOK)
+    expected: dict[int, tuple[int, int]] = {}
+    for number, (slot, weight, level) in enumerate(order, start=1):
+        if slot in expected:
+            continue
+        slabs.promote(
+            table.codes,
+            table.pointers,
+            table.cells,
+            table.pool,
+            np.uint64(place(slot)),
+            np.int64(weight),
+            np.uint8(level),
+        )
+        expected[slot] = (weight, level)
+        if number % compact_every == 0:
+            slabs.compact(table.codes, table.pointers, table.cells, table.pool)
+            assert table.pool[slabs.FREE] == 0
+            assert table.pool[slabs.TOP] == slabs.START + sum(size for _, size in live_slabs(table))
+    check(table, expected)
+    again = adaptive_store.unpacked(adaptive_store.packed(table))
+    check(again, expected)
+
+
+def test_a_full_table_fits_into_what_was_reserved():
+    """Blocks in turn, so that every slab outgrows every size: the most garbage that can be."""
+    table = adaptive_store.fresh(SLOTS, BOOK)
+    expected = {}
+    for slot in sorted(range(SLOTS), key=lambda slot: (slot % slabs.BLOCK, slot)):
+        slabs.promote(
+            table.codes,
+            table.pointers,
+            table.cells,
+            table.pool,
+            np.uint64(place(slot)),
+            np.int64(slot),
+            np.uint8(slot % 256),
+        )
+        expected[slot] = (slot, slot % 256)
+    check(table, expected)
+    flat = adaptive_store.flattened(table)
+    assert flat.cells["weight"].tolist() == list(range(SLOTS))
+
+
+def test_sizes_of_slabs():
+    for used in range(1, slabs.BLOCK + 1):
+        assert slabs.capacity.py_func(np.uint64(used)) == capacity(used) >= used
+        assert used == 1 or capacity(used) - used <= used / 8, "little room is spare"
