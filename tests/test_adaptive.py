@@ -316,3 +316,11 @@ def test_the_command_line_says_when_a_table_became_flat(tmp_path, monkeypatch):
     assert json.loads(found.out)["bits_per_slot"] < 9
     parts = json.loads(lessram("info", tmp_path / "m", "--json").out)["bits_by_part"]
     assert list(parts) == ["codes", "pointers", "cells", "spare", "garbage", "codebook"]
+
+
+def test_an_alpha_that_was_chosen_later_has_its_own_codebook():
+    """The command line and the estimator choose alpha by the first examples, when the table is there already."""
+    late = Model.new(spec_of(alpha=0.3))
+    late.spec = spec_of(alpha=0.04)
+    batch = to_batch(BINARY, valued=False)
+    assert Learner(late).learn(batch).tolist() == Learner(spec_of(alpha=0.04)).learn(batch).tolist()

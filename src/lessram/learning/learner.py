@@ -15,7 +15,8 @@ from lessram.numerics.loss import Loss
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
 from lessram.tables.adaptive import Adaptive, AdaptiveRule, AdaptiveScratch, adaptive_rule, adaptive_scratch
-from lessram.tables.adaptive_store import flattened, outgrown, recoded
+from lessram.tables.adaptive_store import flattened, outgrown, put_book, recoded
+from lessram.tables.book import shipped_book
 from lessram.tables.graded import Graded, GradedRule, graded_rule
 from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
 from lessram.tables.layout import SQUARES, Table
@@ -98,6 +99,10 @@ class Learner:
         self.notes: list[str] = []
         """What a user should know about how learning went."""
         self._objective = objective_of(self.model.spec)
+        if isinstance(self.model.table, Adaptive) and self.model.examples == 0:
+            put_book(
+                self.model.table, self.model.spec.scaled_book(shipped_book())
+            )  # alpha may have been chosen since the table was made
         self._take_table(self.model.table)
 
     def learn(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
