@@ -137,7 +137,7 @@ class OurRun(Run):
     def __init__(self, path: Path, threads: int, **choices: Any) -> None:
         super().__init__()
         self._path, self._threads = path, threads
-        self._spec = Spec(**{"slots": 1 << TABLE_BITS, **choices})
+        self._spec = Spec.paper(**{"slots": 1 << TABLE_BITS, **choices})
 
     def run(self) -> None:
         self.model = Model.new(self._spec)
@@ -191,7 +191,7 @@ def train_section(chosen: argparse.Namespace, folder: Path) -> Iterator[dict[str
 
 
 def measure_training(name: str, path: Path, theirs: Path, rows: int, rounds: int, folder: Path) -> dict[str, Any]:
-    better = {"weights": "q3.12", "rates": "squares8", "alpha": 0.35}
+    better = {"weights": "q3.12", "rates": "squares8", "step_rule": "", "alpha": 0.35}
     ours = {ONE: OurRun(path, 1), TWO: OurRun(path, 2)} | {
         "q3.12+squares8, 1 thread": OurRun(path, 1, **better),
         "q3.12+squares8, 2 threads": OurRun(path, 2, **better),

@@ -51,7 +51,7 @@ def rows(count: int, seed: int, *, valued: bool = False, loss: str = "logistic")
 
 def filled(**choices: object) -> Model:
     """A model of any kind with a long tail of weights, without training it."""
-    model = Model.new(Spec(slots=SLOTS, **choices))  # type: ignore[arg-type]
+    model = Model.new(Spec.paper(slots=SLOTS, **choices))  # type: ignore[arg-type]
     weights = np.random.default_rng(4).laplace(0, 0.3, SLOTS) * (np.arange(SLOTS) % 3 > 0)
     put_weights(model.table, np.arange(SLOTS), np.clip(weights, -1.5, 1.5) / model.spec.step)
     return model
@@ -59,7 +59,7 @@ def filled(**choices: object) -> Model:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    learner = Learner(Spec(slots=SLOTS, alpha=0.3))
+    learner = Learner(Spec.paper(slots=SLOTS, alpha=0.3))
     learner.learn(rows(3000, 1))
     return learner.model
 
@@ -74,7 +74,7 @@ def holdout() -> Batch:
 
 @pytest.mark.parametrize("valued", [False, True])
 def test_margins_are_those_of_the_model_and_of_what_would_be_served(valued, tmp_path):
-    learner = Learner(Spec(slots=SLOTS, alpha=0.3))
+    learner = Learner(Spec.paper(slots=SLOTS, alpha=0.3))
     learner.learn(rows(500, 1, valued=valued))
     model, some = learner.model, rows(50, 2, valued=valued)
     some = some._replace(indptr=np.where(np.arange(51) == 7, some.indptr[6], some.indptr)).slice(3, 40)
@@ -90,7 +90,7 @@ def test_margins_are_those_of_the_model_and_of_what_would_be_served(valued, tmp_
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
 def test_measured_losses_are_the_means_over_rows(loss):
-    learner = Learner(Spec(slots=SLOTS, alpha=0.05, loss=loss))
+    learner = Learner(Spec.paper(slots=SLOTS, alpha=0.05, loss=loss))
     learner.learn(rows(500, 1, loss=loss))
     some = rows(300, 2, loss=loss)
     weights = np.random.default_rng(3).uniform(0, 2, 300).astype(np.float32)
@@ -165,7 +165,7 @@ def test_the_finest_grid_within_a_size_is_taken(model):
     assert compress(model, Wish(size=sizes[1] + HEADER_BYTES)).chosen.survey.grid == "q2.13"
     chosen = compress(model, Wish(size=sizes[0] + HEADER_BYTES))
     assert chosen.served.store.nbytes <= sizes[0]
-    big = Model.new(Spec(slots=1 << 18))
+    big = Model.new(Spec.paper(slots=1 << 18))
     put_weights(big.table, np.arange(1 << 18), np.random.default_rng(0).choice([-32767, 32767], 1 << 18))
     with pytest.raises(SpecError, match="even on the coarsest grid"):
         compress(big, Wish(size=HEADER_BYTES + 100))
