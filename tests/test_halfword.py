@@ -318,7 +318,7 @@ def test_models_give_weights_in_their_own_scale():
     ("choices", "message"),
     [
         ({"weights": "e3m6", "rates": "squares8"}, "go together only, got weights e3m6 with rates squares8"),
-        ({"weights": "e3m6"}, "go together only, got weights e3m6 with rates morris8"),
+        ({"weights": "e3m6"}, "go together only, got weights e3m6 with rates squares8"),
         ({"weights": "q2.13", "rates": "squares6"}, "go together only, got weights q2.13 with rates squares6"),
         ({"weights": "float32", "rates": "squares6"}, "go together only, got weights float32 with rates squares6"),
         ({"weights": "e4m5", "rates": "squares6"}, "go together only, got weights e4m5 with rates squares6"),
