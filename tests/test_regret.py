@@ -10,9 +10,7 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessram.data.batch import Batch
 from lessram.experiments import game, regret
-from lessram.experiments.following import FollowingLearner, grids
 from lessram.experiments.game import Adversary
 from lessram.numerics import bounds
 from lessram.numerics.random import hash_seed
@@ -116,63 +114,6 @@ def test_a_bound_that_is_broken_is_reported() -> None:
     claims = regret._bounded(points)
     assert claims
     assert not any(claim.holds for claim in claims)
-
-
-# The control whose grids follow the rate ------------------------------------------------------------------------------
-
-
-def plain_following(batch: Batch, alpha: float, gamma: float, seed: int) -> list[float]:
-    """Algorithm 2 with randomized counts in plain Python, with the same random words: the margins."""
-    counter = reference.Morris(1.1)
-    weights: dict[int, float] = {}
-    counts: dict[int, int] = {}
-    intercept = rounds = squares = nonzeros = 0.0
-    margins = []
-    for r in range(batch.rows):
-        span = range(batch.indptr[r], batch.indptr[r + 1])
-        x = {k: float(batch.values[k]) for k in span}
-        squares, nonzeros = squares + sum(v * v for v in x.values()), nonzeros + len(x)
-        scale = math.sqrt(squares / nonzeros)
-        margin = intercept + sum(weights.get(batch.slots[k], 0.0) * x[k] / scale for k in span)
-        margins.append(margin)
-        g = 1 / (1 + math.exp(-margin)) - float(batch.labels[r])
-        for k in span:
-            slot, word = int(batch.slots[k]), reference.row_key(seed, r)
-            word = reference.finalise((word + (k - span.start) * reference.GOLDEN) % 2**64)
-            C = counts.get(slot, 1)
-            counts[slot] = C = C + (reference.finalise(~word % 2**64) < counter.probability[C] * 2**64)
-            rate = alpha / math.sqrt((1.1**C - 1.1) / 0.1 + 1)
-            step = 2.0 ** math.floor(math.log2(gamma * rate))
-            beta = max(-4.0, min(weights.get(slot, 0.0) - rate * g * x[k] / scale, 4.0))
-            below = math.floor(beta / step)
-            weights[slot] = (below + (unit(word) < beta / step - below)) * step
-        rounds += 1
-        intercept -= alpha / math.sqrt(rounds + 1) * g
-    return margins
-
-
-def test_grids_that_follow_the_rate_equal_the_plain_algorithm() -> None:
-    rng = np.random.default_rng(8)
-    rows, width = 60, 5
-    slots = np.array([rng.choice(20, width, replace=False) for _ in range(rows)], np.uint32)
-    values = rng.uniform(0.5, 2.0, rows * width).astype(np.float32)
-    batch = Batch(rng.integers(0, 2, rows).astype(np.float32), np.arange(rows + 1) * width, slots.ravel(), values)
-    learner = FollowingLearner(20, alpha=0.4, gamma=0.5, seed=3)
-    margins = np.concatenate([learner.learn(batch.slice(0, 25)), learner.learn(batch.slice(25, rows))])
-    assert margins == pytest.approx(plain_following(batch, 0.4, 0.5, 3), abs=1e-6)
-    steps = learner.grids.steps[learner.levels]
-    assert np.all(learner.weights % steps == 0)
-    assert learner.bits == pytest.approx(11 - np.log2(steps).mean())
-
-
-@given(alpha=st.floats(0.01, 4), gamma=st.floats(0.001, 4))
-@settings(max_examples=CASES)
-def test_grids_that_follow_the_rate_meet_the_conditions(alpha: float, gamma: float) -> None:
-    found = grids(alpha, gamma)
-    assert np.all(found.steps <= gamma * found.rates)
-    assert np.all(np.log2(found.steps) % 1 == 0)
-    assert np.all(4.0 % found.steps == 0)
-    assert np.all(np.diff(found.rates) < 0)
 
 
 def test_the_comparator_is_the_best_point() -> None:

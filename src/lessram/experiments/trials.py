@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
 from lessram.experiments.datasets import DataSet
-from lessram.experiments.following import FollowingLearner
 from lessram.experiments.results import Mean
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
+from lessram.model.ledger import account
+from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.loss import Loss
 
@@ -44,24 +44,24 @@ def added(parts: Sequence[Scores]) -> Scores:
 def learn(batch: Batch, spec: Spec, parts: int = PARTS) -> Trial:
     """Predict, score, then learn each row."""
     learner = Learner(spec)
-    return Trial(scored(lambda part: learner.learn(part, trusted=True), batch, parts), learner.model.bits_per_slot)
-
-
-def follow(batch: Batch, learner: FollowingLearner, parts: int = PARTS) -> Trial:
-    """The same for the control whose grids follow the rate."""
-    return Trial(scored(learner.learn, batch, parts), learner.bits)
-
-
-def scored(step: Callable[[Batch], NDArray[np.float64]], batch: Batch, parts: int) -> list[Scores]:
-    """The scores of each part, as `step` predicts it before learning it."""
     edges = np.linspace(0, batch.rows, parts + 1).astype(int).tolist()
-    return [_scores_of(step(part), part) for part in (batch.slice(a, b) for a, b in pairwise(edges))]
+    scores = [_learn_part(learner, batch.slice(a, b)) for a, b in pairwise(edges)]
+    return Trial(scores, bits_of(learner.model))
 
 
-def _scores_of(margins: NDArray[np.float64], batch: Batch) -> Scores:
+def _learn_part(learner: Learner, batch: Batch) -> Scores:
     scores = Scores.new()
-    scores.add(margins, batch, Loss.logistic)
+    scores.add(learner.learn(batch, trusted=True), batch, Loss.logistic)
     return scores
+
+
+def bits_of(model: Model) -> float:
+    """Bits a coordinate: resident ones, but of weights gamma those that the grids and counters would take."""
+    if model.spec.weights != "gamma":
+        return model.bits_per_slot
+    counted = account(model).counted_bits_per_slot
+    assert isinstance(counted, float)
+    return counted
 
 
 def best_alpha(batch: Batch, slots: int, **choices: Any) -> float:
