@@ -264,4 +264,4 @@ def _draw_distribution(axes: Any, found: Spread, sample: NDArray[np.float64]) ->
     tidy(axes, title=f"Level after {t:,} increments, base {MAIN}")
     axes.set(xlabel="level (C - 1, what is stored)", ylabel="probability")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper right")

@@ -326,9 +326,9 @@ def _draw(figure: Any, measured: Sequence[tuple[DataSet, Measurements]]) -> None
         _name_grids(above, data, found)
         exact, control = (_height(found[method], data) for method in (EXACT64, CONTROL))
         below.set_ylim(exact - 0.12 * abs(control - exact), exact + 0.3 * abs(control - exact))
-        below.set_xlim(10, 66)
+        below.set_xlim(6, 66)
         below.set_title(f"{data.name}, near the 64-bit method")
-    panels[0][0].legend(frameon=False, fontsize=8)
+    panels[0][0].legend(frameon=False, fontsize=8, loc="upper right")
 
 
 def _draw_set(axes: Any, data: DataSet, found: Measurements) -> None:

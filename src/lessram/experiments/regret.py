@@ -316,4 +316,4 @@ def _draw_fixed(figure: Any, points: list[dict[str, Any]]) -> None:
     axes.set_yscale("log")
     tidy(axes, title="The linear term of a fixed grid (chasing adversary)")
     axes.set(xlabel="T, rounds", ylabel="expected regret a round (loss / T)")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper right")

@@ -249,4 +249,4 @@ def _draw(figure: Any, found: list[Measured]) -> None:
         axes.set_yscale("symlog", linthresh=0.01)
         axes.axhline(0, color=GREY, linewidth=0.6)
         tidy(axes, title=m.data.name, xlabel="bits a value", ylabel="AucLoss (1 - AUC), % above float32")
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, loc="upper right")
