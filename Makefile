@@ -11,13 +11,13 @@ demo: $(VENV)/.demo
 test: lint unit
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks examples docs
-	$(BIN)/ruff format --check src tests benchmarks examples docs
+	$(BIN)/ruff check src tests benchmarks examples docs tools
+	$(BIN)/ruff format --check src tests benchmarks examples docs tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/training.py
