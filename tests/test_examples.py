@@ -31,6 +31,15 @@ def test_stream(capsys: pytest.CaptureFixture[str]) -> None:
     assert figure(r"loaded again: ([\d,]+)", output) == 20_000
 
 
+def test_serving(capsys: pytest.CaptureFixture[str]) -> None:
+    output = output_of("serving.py", capsys)
+    assert "adds at most 0.100% on the hold-out" in output
+    trained, served = figure(r"trained ([\d,]+) bytes", output), figure(r"served ([\d,]+):", output)
+    assert served < trained / 10
+    assert figure(r"([\d.]+) bits a coefficient", output) < 2
+    assert len(re.findall(r"^0\.\d{3} {'ad'", output, re.MULTILINE)) == 3
+
+
 def test_text_classification(capsys: pytest.CaptureFixture[str]) -> None:
     output = output_of("text_classification.py", capsys)
     # Five opinions, each right with probability 2/3: the best possible accuracy is 0.79.
