@@ -90,8 +90,16 @@ def test_compress_and_serve(data, tmp_path):
     )
 
 
-def test_half_a_choice_is_refused(data, tmp_path):
-    result = CliRunner().invoke(app, ["train", str(data), "-o", str(tmp_path / "model"), *CHOICE[:2]])
+@pytest.mark.parametrize("half", [CHOICE[:2], CHOICE[2:]])
+def test_half_a_choice_is_the_whole(data, tmp_path, half):
+    for name, choice in (("half", half), ("whole", CHOICE)):
+        assert CliRunner().invoke(app, ["train", str(data), "-o", str(tmp_path / name), *choice]).exit_code == 0
+    assert (tmp_path / "half").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_what_does_not_share_a_cell_is_refused(data, tmp_path):
+    words = ["train", str(data), "-o", str(tmp_path / "model"), *CHOICE[:2], "--rates", "squares8"]
+    result = CliRunner().invoke(app, words)
     assert isinstance(result.exception, SpecError)
     assert "weights e3m6 and rates squares6 share one 16-bit cell and go together only" in str(result.exception)
 

@@ -22,7 +22,7 @@ class Progress:
         self._live = sys.stderr.isatty()
         self._start = time.perf_counter()
         self._last = Scores.new()
-        self._next_row = 0
+        self._next_row = 1
         self._next_time = 0.0
         self._drawn = False
 
@@ -66,7 +66,7 @@ class Progress:
         self._drawn = True
 
     def _print_row(self, scores: Scores) -> None:
-        if self._next_row == 0:
+        if self._next_row == 1:
             print(_row(_COLUMNS), file=sys.stderr)
         since = scores.since(self._last)
         fields = (
@@ -80,7 +80,7 @@ class Progress:
         )
         print(_row(fields), file=sys.stderr, flush=True)
         self._last = scores.copy()
-        self._next_row = max(1, 2 * scores.examples)
+        self._next_row = 2 * scores.examples
 
 
 def _row(fields: tuple[str, ...]) -> str:

@@ -270,7 +270,9 @@ def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> 
     if preset not in (None, "paper"):
         raise SpecError(f"--preset must be paper, got {preset!r}")
     if initial is None:
-        return Model.new(Spec(**{"slots": 1 << 22, **(PAPER if preset else {}), **chosen}))
+        cell = {"weights": "e3m6", "rates": "squares6"}  # one says the other
+        implied = cell if any(chosen.get(name) == value for name, value in cell.items()) else {}
+        return Model.new(Spec(**{"slots": 1 << 22, **(PAPER if preset else {}), **implied, **chosen}))
     if preset:
         raise SpecError("--preset cannot be changed when going on from a model (-i)")
     if chosen:
