@@ -204,6 +204,7 @@ class Training:
         yield from self._shuffled(reader, use) if self.plan.shuffle else reader.use_in_turn(use)
         if self._auto_alpha:  # there were not more
             self._begin(first)
+            yield
 
     def _use(self, batch: Batch, place: Position) -> None:
         self._learn(batch)
