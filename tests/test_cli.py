@@ -94,7 +94,8 @@ def test_train_evaluate_predict_info(lessram, data: Path, tmp_path: Path) -> Non
     assert figures.keys() >= TRAIN_KEYS
     assert (figures["examples"], figures["skipped"], figures["slots"]) == (400, 0, 4096)
     assert figures["table_bytes"] * 8 == figures["bits_per_slot"] * figures["slots"]
-    shown = [line for line in trained.err.splitlines() if not line.startswith("compiling")]  # the very first run says so
+    # The very first run on a machine says that it compiles.
+    shown = [line for line in trained.err.splitlines() if not line.startswith("compiling")]
     assert shown[0].split()[:2] == ["examples", "log-loss"]
 
     evaluated = lessram("evaluate", path, data, "--json", "--quiet")
