@@ -26,7 +26,7 @@ from lessram.numerics import carryless
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.vector import count_at_most
 from lessram.serving import encoder
-from lessram.serving.lookup import new_hot
+from lessram.serving.lookup import Hot, new_hot
 from lessram.serving.prefix import LIMIT, canonical, limited_lengths, make_prefix, symbol_table
 from lessram.serving.served import Served
 from lessram.serving.store import Store, encode
@@ -178,9 +178,36 @@ def test_lookups_in_any_order_with_and_without_hot_values():
 
 
 def test_hot_values_of_tables_too_large_to_name_a_slot_are_not_kept():
-    assert new_hot(1 << 20, 1 << 33).mask > 0
-    assert new_hot(1 << 20, 1 << 34).mask == 0
+    assert new_hot(1 << 20, 1 << 31).mask > 0
+    assert new_hot(1 << 20, 1 << 32).mask == 0
     assert new_hot(7, 1 << 10).mask == 0
+
+
+def hot_slots(hot: Hot) -> set[int]:
+    """The slots whose values are hot."""
+    entries = np.flatnonzero(hot.words)
+    return set((((hot.words[entries].astype(np.int64) >> 18) - 1 << int(hot.shift)) + entries).tolist())
+
+
+def test_a_slot_that_was_met_again_outlives_three_others_that_want_its_entry():
+    values = long_tail(1 << 16, 7, seed=5)
+    store, hot = encode(values, grid=GRID), new_hot(1 << 10, 1 << 16)
+    rivals = (5 + 256 * np.arange(1, 5)).astype(np.uint32)  # of one entry
+    for _ in range(2):
+        store.lookup(np.array([5], np.uint32), hot)
+    for rival, kept in zip(rivals, (True, True, True, False), strict=True):
+        assert np.array_equal(store.lookup(np.array([rival]), hot), values[[rival]])
+        assert (5 in hot_slots(hot)) == kept
+    assert rivals[3] in hot_slots(hot)
+
+
+@pytest.mark.parametrize("count", [1, 75, 256, 5000])
+def test_hot_values_are_learned_from_batches_of_any_length(count):
+    values = long_tail(1 << 16, 7, seed=5)
+    store, hot = encode(values, grid=GRID), new_hot(1 << 16, 1 << 16)
+    slots = np.random.default_rng(8).choice(1 << 14, count, replace=False).astype(np.uint32)
+    store.lookup(slots, hot)
+    assert hot_slots(hot) == set(slots.tolist())
 
 
 def test_threads_share_hot_values():

@@ -1,12 +1,14 @@
 """Reading coded values, many at a time.
 
-A piece of slots goes through three loops: where each one's codeword starts in the ribbon, with a request for the
-memory; then all codewords and what they stand for; then the few that are escapes. Memory latency is paid in the
-first loop only, and no loop waits for another value's code.
+A piece of slots goes through four loops: where each one's codeword starts in the ribbon, with a request for the
+memory; then their polynomials, in vectors; then all codewords and what they stand for; then the few that are escapes.
+Memory latency is paid in the first loop only, and no loop waits for another value's code.
 
-Hot values. Features of real rows follow a power law: a small table of recently read values answers for most of
-them. An entry is one 32-bit word, slot and value together, so that threads may read and write it without locks:
-whoever comes last wins, and every word is true.
+Hot values. Features of real rows follow a power law: a small table of values that were read before answers for most
+of them. An entry is one 32-bit word, slot, trust and value together, so that threads may read and write it without
+locks: whoever comes last wins, and every word is true. A slot that is met again is trusted, and one that is trusted
+gives way only after other slots have asked for its entry three times, so the long tail does not wash out the frequent.
+One piece of eight changes the table; the others only read it.
 """
 
 from __future__ import annotations
@@ -28,9 +30,13 @@ ESCAPED, EXCEPTED = np.uint16(0xFFFF), np.uint16(0xFFFE)
 
 _READABLE_BITS = np.uint64((1 << READABLE) - 1)
 _NEAR = 1 << 19  # bytes of a ribbon that is soon in a second-level cache as a whole
-_KEPT = 4  # of so many values that were not hot, one is kept
+_TAUGHT_BY = 8  # one of so many pieces changes the hot values
+_POSITIONS, _COLUMNS, _LOWS, _HIGHS = (np.uint64(plane * PIECE) for plane in range(1, 5))  # of `Scratch.numbers`
+_ESCAPED = np.uint64(PIECE)  # of `Scratch.places`
 _ONE = np.uint64(1)
-_VALUE_BITS = np.uint64(16)
+_VALUE, _NAME_SHIFT = np.uint64(0xFFFF), np.uint64(18)
+_TRUST, _TRUST_UNIT = np.uint64(3 << 16), np.uint64(1 << 16)
+_MOST_NAMES = (1 << 14) - 1
 
 
 class Coded(NamedTuple):
@@ -59,10 +65,10 @@ class Coded(NamedTuple):
 
 
 class Hot(NamedTuple):
-    """Recently read values. The entry of a slot is at its low bits; it holds its high bits plus 1, then the value."""
+    """Values read before. The entry of a slot is at its low bits; it holds its high bits plus 1, trust and value."""
 
     words: NDArray[np.uint32]
-    """High bits plus 1 times 2^16, plus the value modulo 2^16; 0 where there is none."""
+    """High bits plus 1 times 2^18, plus trust times 2^16, plus the value modulo 2^16; 0 where there is none."""
     mask: np.uint64
     """Entries less one; 0 if there are no hot values."""
     shift: np.uint64
@@ -70,29 +76,18 @@ class Hot(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a piece of slots is worked on with."""
+    """What a piece of slots is worked on with. Planes of one array share an address: registers are scarce here."""
 
-    wanted: NDArray[np.uint32]
-    """Places in the piece that are not hot."""
-    groups: NDArray[np.uint64]
-    columns: NDArray[np.uint64]
-    words: NDArray[np.uint64]
-    """The first bits of their codewords."""
-    escaped: NDArray[np.uint32]
-    """Places in `wanted` whose groups have no pattern."""
+    numbers: NDArray[np.uint64]
+    """Of those that are not hot: a plane each for group, position in it, column, and the polynomial's two words."""
+    places: NDArray[np.uint32]
+    """Places in the piece that are not hot; then, of those, the ones whose groups have no pattern."""
     units: NDArray[np.int32]
     """The values."""
 
     @classmethod
     def new(cls) -> Scratch:
-        return cls(
-            np.empty(PIECE, np.uint32),
-            np.empty(PIECE, np.uint64),
-            np.empty(PIECE, np.uint64),
-            np.empty(PIECE, np.uint64),
-            np.empty(PIECE, np.uint32),
-            np.empty(PIECE, np.int32),
-        )
+        return cls(np.empty(5 * PIECE, np.uint64), np.empty(2 * PIECE, np.uint32), np.empty(PIECE, np.int32))
 
 
 def no_hot() -> Hot:
@@ -102,10 +97,10 @@ def no_hot() -> Hot:
 def new_hot(nbytes: int, slots: int) -> Hot:
     """Room for hot values of a table: the largest power of two of 4-byte entries in so many bytes.
 
-    None if an entry could not name its slot: that takes an entry for every 2^16 slots.
+    None if an entry could not name its slot: that takes an entry for every 2^14 slots.
     """
     shift = max((nbytes // 4).bit_length() - 1, 0)
-    if shift == 0 or slots >> shift >= 0xFFFF:
+    if shift == 0 or slots >> shift >= _MOST_NAMES:
         return no_hot()
     return Hot(np.zeros(1 << shift, np.uint32), np.uint64((1 << shift) - 1), np.uint64(shift))
 
@@ -123,32 +118,32 @@ def find_cold(hot, slots, first, count, scratch):
     cold = np.uint64(0)
     if hot.mask == np.uint64(0):
         for k in range(count):
-            scratch.wanted[k] = np.uint32(k)
+            scratch.places[k] = np.uint32(k)
         return count
     for k in range(count):
         slot = np.uint64(slots[first + k])
         word = hot.words[slot & hot.mask]
         scratch.units[k] = np.int32(np.int16(word))
-        scratch.wanted[cold] = np.uint32(k)
-        cold += np.uint64(np.uint64(word) >> _VALUE_BITS != (slot >> hot.shift) + _ONE)
+        scratch.places[cold] = np.uint32(k)
+        cold += np.uint64(np.uint64(word) >> _NAME_SHIFT != (slot >> hot.shift) + _ONE)
     return cold
 
 
 @inlined
-def keep_hot(hot, slot, unit):
-    """Remember a value."""
-    name = ((slot >> hot.shift) + _ONE) << _VALUE_BITS
-    hot.words[slot & hot.mask] = np.uint32(name | (np.uint64(unit) & np.uint64(0xFFFF)))
+def teach_hot(hot, slots, first, count, scratch):
+    """Trust the values that were hot; the others take the entries that are not trusted, and weaken those that are."""
+    for k in range(count):
+        slot = np.uint64(slots[first + k])
+        word, name = np.uint64(hot.words[slot & hot.mask]), (slot >> hot.shift) + _ONE
+        fresh = (name << _NAME_SHIFT) | (np.uint64(scratch.units[k]) & _VALUE)
+        taught = choose(word & _TRUST != np.uint64(0), word - _TRUST_UNIT, fresh)
+        hot.words[slot & hot.mask] = np.uint32(choose(word >> _NAME_SHIFT == name, word | _TRUST, taught))
 
 
 @inlined
-def keep_some(hot, slots, first, cold, scratch):
-    """Remember one in four of the values that were not hot: those that matter come again soon."""
-    j = (first + cold) & np.uint64(_KEPT - 1)
-    while j < cold:
-        k = np.uint64(scratch.wanted[j])
-        keep_hot(hot, np.uint64(slots[first + k]), scratch.units[k])
-        j += np.uint64(_KEPT)
+def choose(condition, yes, no):
+    """One of two words, without a branch that nobody could foresee."""
+    return no ^ ((no ^ yes) & (np.uint64(0) - np.uint64(condition)))
 
 
 @inlined
@@ -156,44 +151,48 @@ def fetch(coded, hot, slots, first, count, scratch):
     """The values of a piece of slots, into `scratch.units`."""
     cold = find_cold(hot, slots, first, count, scratch)
     large = coded.ribbon.bits.shape[0] > _NEAR
+    numbers = scratch.numbers
     for j in range(cold):
-        slot = np.uint64(slots[first + np.uint64(scratch.wanted[j])])
+        slot = np.uint64(slots[first + np.uint64(scratch.places[j])])
         group = multiply_high(slot << _ONE, coded.inverse)
         column = group_start(coded, group)
         if large:
             ask_for(coded.ribbon, column)
-        scratch.groups[j] = group
-        scratch.columns[j] = column
-    escaped = np.uint64(0)
+        numbers[j] = group
+        numbers[_POSITIONS + j] = slot - group * coded.size
+        numbers[_COLUMNS + j] = column
+    for j in range(cold):  # a loop of its own: it becomes vectors
+        numbers[_LOWS + j], numbers[_HIGHS + j] = polynomial(numbers[j])
+    escaped = _ESCAPED
     for j in range(cold):
-        k = np.uint64(scratch.wanted[j])
-        group = scratch.groups[j]
-        position = np.uint64(slots[first + k]) - group * coded.size
-        low, high = polynomial(group)
-        word = codeword_bits(coded.ribbon.bits, scratch.columns[j], low, high)
+        word = codeword_bits(coded.ribbon.bits, numbers[_COLUMNS + j], numbers[_LOWS + j], numbers[_HIGHS + j])
         start = coded.starts[word & coded.mask]
-        scratch.words[j] = word
-        scratch.escaped[escaped] = np.uint32(j)
+        scratch.places[escaped] = np.uint32(j)
         special = start >= EXCEPTED
         escaped += np.uint64(special)
-        scratch.units[k] = coded.patterns[(np.uint64(0) if special else np.uint64(start)) + position]
-    for e in range(escaped):
-        j = np.uint64(scratch.escaped[e])
-        k = np.uint64(scratch.wanted[j])
-        slot = np.uint64(slots[first + k])
-        unit = read_special(coded, slot, scratch.groups[j], scratch.columns[j], scratch.words[j])
-        scratch.units[k] = unit
-        if hot.mask != np.uint64(0):
-            keep_hot(hot, slot, unit)  # always: it takes ten times as long to read as others
-    if hot.mask != np.uint64(0):
-        keep_some(hot, slots, first, cold, scratch)
+        unit = coded.patterns[(np.uint64(0) if special else np.uint64(start)) + numbers[_POSITIONS + j]]
+        scratch.units[scratch.places[j]] = unit
+    for e in range(_ESCAPED, escaped):
+        j = np.uint64(scratch.places[e])
+        scratch.units[scratch.places[j]] = read_special(coded, numbers, j)
+    if hot.mask != np.uint64(0) and teaches(first, count, cold):
+        teach_hot(hot, slots, first, count, scratch)
 
 
 @inlined
-def read_special(coded, slot, group, column, word):
-    """The value of a slot whose group has no pattern; `word` holds the first bits of its codeword."""
-    low, high = polynomial(group)
-    position = np.int64(slot - group * coded.size)
+def teaches(first, count, cold):
+    """Whether a piece changes the hot values: one of eight, those of small batches, and any that is mostly cold."""
+    # Not by its place alone: of a batch that comes again, other pieces should.
+    turn = (first // np.uint64(PIECE) + cold) % np.uint64(_TAUGHT_BY)
+    return turn == np.uint64(0) or count < np.uint64(PIECE) or cold + cold > count
+
+
+@inlined
+def read_special(coded, numbers, j):
+    """The value of a slot whose group has no pattern: number j of those that are not hot."""
+    group, position, column = numbers[j], np.int64(numbers[_POSITIONS + j]), numbers[_COLUMNS + j]
+    low, high = numbers[_LOWS + j], numbers[_HIGHS + j]
+    word = codeword_bits(coded.ribbon.bits, column, low, high)
     if coded.starts[word & coded.mask] == ESCAPED:
         # Twice the bits of one load do for nearly all.
         more = codeword_bits(coded.ribbon.bits, column + np.uint64(READABLE), low, high)
