@@ -247,6 +247,9 @@ def batches(rounds: int, seconds: float, server: Server, slots: int, size: int =
     bodies = {
         "svmlight_text": request("/batch", text, "text/plain"),
         "json_slots": request("/batch", msgspec.json.encode([{"slots": row} for row in rows])),
+        "json_slots_values": request(
+            "/batch", msgspec.json.encode([{"slots": row, "values": [x / 1000 for x in row]} for row in rows])
+        ),
         "json_features": request("/batch", msgspec.json.encode([{"features": named(row)} for row in rows])),
     }
     best = {name: {"per_second": 0.0, "per_cpu_second": 0.0} for name in bodies}

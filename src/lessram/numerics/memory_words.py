@@ -34,6 +34,18 @@ def load_word(typingctx, text, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def store_word(typingctx, text, index, word):  # type: ignore[no-untyped-def]
+    """Write a uint64 to the 8 bytes of `text` (uint8) from `index` on, aligned or not; nothing is checked."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], builder.bitcast(address, _I64.as_pointer())).align = 1
+        return context.get_dummy_value()
+
+    return types.void(text, types.uint64, types.uint64), codegen
+
+
+@intrinsic
 def trailing_zeros(typingctx, x):  # type: ignore[no-untyped-def]
     """How many of the low bits of a uint64 are 0; 64 for 0."""
 

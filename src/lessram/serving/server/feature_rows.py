@@ -25,6 +25,7 @@ from lessram.data.svmlight import parse as parse_svmlight
 from lessram.errors import DataError
 from lessram.jit import kernel
 from lessram.serving.server.forms import Form, decode, placed, refuse
+from lessram.serving.server.usual_rows import UsualRows
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -49,8 +50,9 @@ _ROW, _ROWS = msgspec.json.Decoder(Row), msgspec.json.Decoder(list[Row])
 class FeatureRows:
     """Rows that hold features by name or slots by number."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, usual: UsualRows) -> None:
         self.slots = slots
+        self._usual = usual
 
     def batches(self, body: bytes, form: Form) -> Iterator[Batch]:
         if form is Form.TEXT:
@@ -58,6 +60,10 @@ class FeatureRows:
             return
         if form is Form.JSON_LINES:
             body = b"[%b]" % b",".join(line for line in body.split(b"\n") if line.strip())
+        usual = self._usual.read(body, many=form is not Form.ROW)
+        if usual is not None:
+            yield usual
+            return
         rows = [decode(_ROW, body, _SHAPE)] if form is Form.ROW else decode(_ROWS, body, f"an array of {_SHAPE}")
         first = 0
         for slotted, part in _alike(rows):
@@ -138,10 +144,10 @@ class NumberedRows(FeatureRows):
     """Rows for models of numbered ids; names among them are hashed as those of dicts are."""
 
     def __init__(self, reading: Reading, slots: int) -> None:
-        super().__init__(slots)
         self._reading = reading
         self._rules = make_rules(slots, hash=reading.hash, hash_seed=reading.hash_seed, labels="real")
         self._seed = hash_dtype(hash_for_slots(slots))(reading.hash_seed % (1 << 32))
+        super().__init__(slots, UsualRows(self._rules, self._seed))
         self._buffers = RowBuffers(self._rules)
 
     def _text(self, body: bytes) -> Iterator[Batch]:

@@ -9,17 +9,19 @@ from typing import Any
 import msgspec
 
 from lessram.data.batch import Batch
+from lessram.data.parsing import make_rules
 from lessram.data.vw import VwOptions, VwParser
 from lessram.errors import DataError
 from lessram.serving.server.feature_rows import FeatureRows
 from lessram.serving.server.forms import PREDICTING, Form, parsed
+from lessram.serving.server.usual_rows import UsualRows
 
 
 class NamespaceRows(FeatureRows):
     """Rows of features by namespace and name."""
 
     def __init__(self, options: VwOptions, slots: int) -> None:
-        super().__init__(slots)
+        super().__init__(slots, UsualRows(make_rules(slots)))
         self._parser = VwParser(slots, options, **PREDICTING)
 
     def _text(self, body: bytes) -> Iterator[Batch]:
