@@ -178,3 +178,11 @@ def test_names_that_are_not_hashed_here_are_left_to_their_readers() -> None:
     body = b'[{"features": {"a": 1}}]'
     assert [usual(reader, body) is None for reader in READERS] == [False, False, False, True, True]
     assert [usual(reader, b'[{"slots": [9]}]') for reader in READERS] == [[([9], [1.0])]] * 5
+
+
+def test_stamps_of_rows_may_run_out() -> None:
+    reader = NumberedRows(Reading(), SLOTS)
+    reader._usual._scratch.stamp[0] = (1 << 32) - 2
+    body = b'[{"features": {"a": 1, "b": 2}}, {"features": {"a": 1, "b": 2}}, {"features": {"a": 1, "b": 2}}]'
+    assert usual(reader, body) == decoded(reader, body)
+    assert reader._usual._scratch.stamp[0] == 2

@@ -54,11 +54,14 @@ class Scratch(NamedTuple):
     name: NDArray[np.uint8]
     """A name and the string that is part of it, one behind the other."""
     seen: NDArray[np.uint64]
-    """The names of the row: a table of hashes, each with the number of its row above it, so that none is cleared."""
+    """The names of a row: a table of hashes, each below the stamp of its row, so that it need not be cleared."""
+    stamp: NDArray[np.uint64]
+    """That of the last row, 32 bits."""
 
 
 def make_scratch() -> Scratch:
-    return Scratch(np.zeros(LONGEST + 8 + MARGIN, np.uint8), np.zeros(_PLACES, np.uint64))
+    name = np.zeros(LONGEST + 8 + MARGIN, np.uint8)
+    return Scratch(name, np.zeros(_PLACES, np.uint64), np.zeros(1, np.uint64))
 
 
 @inlined
@@ -201,9 +204,18 @@ def _slotted(text, p, rules, columns, first):
 
 
 @inlined
-def _is_seen(seen, hashed, row):
-    """Whether the row has a name of this hash already; if not, it has one now."""
-    stamp = np.uint64(row) + _ONE
+def _new_stamp(scratch):
+    stamp = (scratch.stamp[0] + _ONE) & _FOUR_BYTES
+    if stamp == np.uint64(0):  # all have been used
+        scratch.seen[:] = np.uint64(0)
+        stamp = _ONE
+    scratch.stamp[0] = stamp
+    return stamp
+
+
+@inlined
+def _is_seen(seen, hashed, stamp):
+    """Whether the row of this stamp has a name of this hash already; if not, it has one now."""
     word = (stamp << np.uint64(32)) | (np.uint64(hashed) & _FOUR_BYTES)
     place = np.uint64(hashed) & np.uint64(_PLACES - 1)
     while seen[place] >> np.uint64(32) == stamp:
@@ -245,7 +257,7 @@ def _slot(text, name, end, hashed, rules):
 
 
 @inlined
-def _feature(text, p, rules, seed, columns, scratch, row, k):
+def _feature(text, p, rules, seed, columns, scratch, stamp, k):
     """The member at `p` as feature `k`: its end, and the next feature."""
     name = p + _ONE
     end = _string_end(text, name) if text[p] == _QUOTE else NOWHERE
@@ -253,7 +265,7 @@ def _feature(text, p, rules, seed, columns, scratch, row, k):
         return NOWHERE, k
     p = _behind_colon(text, end + _ONE)
     hashed = hash_name(text, name, end - name, seed)
-    if p == NOWHERE or _is_seen(scratch.seen, hashed, row):
+    if p == NOWHERE or _is_seen(scratch.seen, hashed, stamp):
         return NOWHERE, k
     if text[p] == _QUOTE:
         stop = _string_end(text, p + _ONE)
@@ -270,7 +282,7 @@ def _feature(text, p, rules, seed, columns, scratch, row, k):
 
 
 @inlined
-def _named(text, p, rules, seed, columns, scratch, row, k):
+def _named(text, p, rules, seed, columns, scratch, k):
     """A row of features by name from behind the key on."""
     p = _behind_colon(text, p)
     if p == NOWHERE or text[p] != _BEGIN:
@@ -278,8 +290,9 @@ def _named(text, p, rules, seed, columns, scratch, row, k):
     p = _behind_blanks(text, p + _ONE)
     if text[p] == _END:
         return p + _ONE, k
+    stamp = _new_stamp(scratch)
     for _ in range(_MOST_NAMES):
-        p, k = _feature(text, p, rules, seed, columns, scratch, row, k)
+        p, k = _feature(text, p, rules, seed, columns, scratch, stamp, k)
         if p == NOWHERE:
             return NOWHERE, k
         p = _behind_blanks(text, p)
@@ -292,7 +305,7 @@ def _named(text, p, rules, seed, columns, scratch, row, k):
 
 
 @inlined
-def _row(text, p, names, rules, seed, columns, scratch, row, k):
+def _row(text, p, names, rules, seed, columns, scratch, k):
     if text[p] != _BEGIN:
         return NOWHERE, k
     p = _behind_blanks(text, p + _ONE)
@@ -300,7 +313,7 @@ def _row(text, p, names, rules, seed, columns, scratch, row, k):
     if word & _SEVEN_BYTES == _SLOTS:
         p, k = _slotted(text, p + np.uint64(7), rules, columns, k)
     elif names and word == _FEATURES and text[p + _EIGHT] == np.uint8(ord("s")) and text[p + np.uint64(9)] == _QUOTE:
-        p, k = _named(text, p + np.uint64(10), rules, seed, columns, scratch, row, k)
+        p, k = _named(text, p + np.uint64(10), rules, seed, columns, scratch, k)
     else:
         return NOWHERE, k
     if p == NOWHERE:
@@ -319,10 +332,9 @@ def read_rows(text, size, many, names, rules, seed, columns, scratch):
         if text[p] != _OPEN:
             return UNUSUAL, 0, ones
         p = _behind_blanks(text, p + _ONE)
-    scratch.seen[:] = np.uint64(0)
     while True:
         first = k
-        p, k = _row(text, p, names, rules, seed, columns, scratch, row, k)
+        p, k = _row(text, p, names, rules, seed, columns, scratch, k)
         if p == NOWHERE:
             return UNUSUAL, 0, ones
         for i in range(first, k):
