@@ -1,6 +1,7 @@
 """Rows of features by name, or of slots: of models of numbered ids, and what those of Vowpal Wabbit text share.
 
-Names among numbered ids are hashed as those of dicts are (`data/matrix.py`), all of a body in one kernel.
+Names among numbered ids are hashed as those of dicts are (`data/matrix.py`), all of a body in one kernel. Usual JSON
+never gets that far (`usual_rows.py`); what does is decoded here.
 """
 
 from __future__ import annotations
