@@ -9,6 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from comparing import state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Row
@@ -18,7 +19,6 @@ from streams import LENGTHS, cut, make_rows, to_batch
 from lessram.data.batch import Batch
 from lessram.errors import SpecError
 from lessram.learning.learner import Learner
-from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics import six_bits as ours
 from lessram.numerics.accumulator import fine_uniform
@@ -49,10 +49,6 @@ def set_state(learner: Learner, reference: HalfwordLearner, slot: int, weight: i
     """Put a weight, in units, and a level into both."""
     reference.coefficient[slot], reference.state[slot] = weight, level
     cells_of(learner)[slot] = reference.cells()[slot]
-
-
-def state_of(model: Model) -> bytes:
-    return model.table.cells.tobytes() + model.scalars.tobytes() + str(model.examples).encode()
 
 
 def learn_both(learner: Learner, reference: HalfwordLearner, rows: list[Row], batch: Batch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparing import check_prediction_is_pure, state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import OgdRand, Row
@@ -13,7 +14,6 @@ from streams import CELLS, FIXED, LENGTHS, STORAGES, cut, make_rows, to_batch
 
 from lessram.data.batch import Batch
 from lessram.learning.learner import Learner
-from lessram.model.model import Model
 from lessram.model.spec import Spec
 
 SLOTS = 96
@@ -40,10 +40,6 @@ def set_state(learner: Learner, reference: OgdRand, slot: int, weight: float, st
         cells["count"][slot] = state
     if "level" in cells.dtype.names:
         cells["level"][slot] = state - 1
-
-
-def state_of(model: Model) -> bytes:
-    return model.table.cells.tobytes() + model.scalars.tobytes() + str(model.examples).encode()
 
 
 def assert_same_state(learner: Learner, reference: OgdRand) -> None:
@@ -218,16 +214,8 @@ def test_any_split_into_batches_gives_the_same_bytes(storage, valued, places):
 @pytest.mark.parametrize("storage", CELLS, ids=ids)
 @pytest.mark.parametrize("valued", [False, True], ids=["binary", "valued"])
 def test_predict_is_pure_and_is_what_learning_predicts_first(storage, valued):
-    # Without the running scale, which takes a row's values in before the row is predicted.
     learner, reference = pair(*storage, scale="none")
-    batch = to_batch(VALUED if valued else BINARY, valued=valued)
-    for r, row in enumerate(VALUED if valued else BINARY):
-        before = state_of(learner.model)
-        predicted = learner.predict(batch.slice(r, r + 1), trusted=True)
-        assert state_of(learner.model) == before
-        assert predicted.tolist() == [reference.play(row)]
-        assert learner.learn(batch.slice(r, r + 1), trusted=True).tolist() == predicted.tolist()
-        reference.learn(row)
+    check_prediction_is_pure(learner, reference, VALUED if valued else BINARY, valued=valued)
 
 
 @pytest.mark.parametrize("storage", CELLS, ids=ids)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparing import state_of
 from reference import Row
 from reference_proximal import Printed, ProximalLearner
 from streams import LENGTHS, make_rows, to_batch
-from test_squares import assert_same_state, learn_both, set_state, state_of
+from test_squares import assert_same_state, learn_both, set_state
 
 from lessram.errors import SpecError
 from lessram.learning.learner import Learner

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparing import check_prediction_is_pure, state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Row
@@ -56,10 +57,6 @@ def set_state(learner: Learner, reference: SquaresLearner, slot: int, weight: fl
         cells["sum"][slot] = reference.state[slot] = np.float32(state)
     else:
         cells["level"][slot] = reference.state[slot] = int(state)
-
-
-def state_of(model: Model) -> bytes:
-    return model.table.cells.tobytes() + model.scalars.tobytes() + str(model.examples).encode()
 
 
 def assert_same_state(learner: Learner, reference: SquaresLearner) -> None:
@@ -244,16 +241,8 @@ def test_saved_and_loaded_in_the_middle(storage, tmp_path):
 @every_cell
 @pytest.mark.parametrize("valued", [False, True], ids=["binary", "valued"])
 def test_predict_is_pure_and_is_what_learning_predicts_first(storage, valued):
-    # Without the running scale, which takes a row's values in before the row is predicted.
     learner, reference = pair(*storage, scale="none")
-    batch = to_batch(VALUED if valued else BINARY, valued=valued)
-    for r, row in enumerate(VALUED if valued else BINARY):
-        before = state_of(learner.model)
-        predicted = learner.predict(batch.slice(r, r + 1), trusted=True)
-        assert state_of(learner.model) == before
-        assert predicted.tolist() == [reference.play(row)]
-        assert learner.learn(batch.slice(r, r + 1), trusted=True).tolist() == predicted.tolist()
-        reference.learn(row)
+    check_prediction_is_pure(learner, reference, VALUED if valued else BINARY, valued=valued)
 
 
 @every_cell
