@@ -120,8 +120,12 @@ def test_workers_end_with_a_supervisor_that_was_killed(model: Path) -> None:
 
 def workers(children: Path) -> list[int]:
     """The workers among the children of a process."""
-    found = map(int, children.read_text().split())
-    return [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in map(int, children.read_text().split()):
+        with contextlib.suppress(FileNotFoundError):  # it may end between two looks
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def refused(*words: str) -> tuple[int, str]:
