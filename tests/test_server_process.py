@@ -102,9 +102,11 @@ def test_several_workers_answer_and_are_replaced_when_they_die(model: Path) -> N
             os.kill(first, signal.SIGKILL)
             wait_for(lambda: first not in workers(children) and len(workers(children)) == 2)
             wait_for(lambda: answers(server.port))
-        assert ask(server.port, "POST", "/predict", BODY).body == expected.body
+        for _ in range(6):
+            assert ask(server.port, "POST", "/predict", BODY).body == expected.body
         metrics = ask(server.port, "GET", "/metrics").body
-        assert 'lessram_requests_total{endpoint="predict",status="200"} 2.0' in metrics, "workers count together"
+        count = re.search(r'lessram_requests_total{endpoint="predict",status="200"} ([\d.]+)', metrics)
+        assert float(count[1]) in (6, 7), "workers count together; one that was killed may take its count along"
         assert re.search(r'lessram_model_generation{pid="\d+"} 1.0', metrics)
         code, log = server.end()
     assert code == 0
