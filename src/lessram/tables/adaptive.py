@@ -40,7 +40,7 @@ from lessram.numerics.vector import padded
 from lessram.tables.book import Index, index_of, is_inside, rounded_code
 from lessram.tables.passes import draw_row, step_row
 from lessram.tables.slabs import FIRST_SLOT, START, TOP, place_of, pointer_of, promote
-from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import downhill, feature_value, is_table, look, move, observe, prepare
 
 NEAR = np.uint64(128)
 """How many features ahead cells are prefetched, when the lines that tell where they are have arrived."""
@@ -279,7 +279,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
         return None
 
     def move_adaptive(table, rule, batch, row, scratch, gradient, square):
-        g = np.float32(-gradient / rule.step)
+        g = downhill(gradient, rule.step)
         shared = shared_word(row.key)
         move_promoted(table, rule, scratch, g, shared)
         move_coded(table, rule, batch, row, scratch, g, shared)

@@ -34,7 +34,7 @@ from lessram.numerics.random import counting_bits, shared_word
 from lessram.numerics.rate import global_rate
 from lessram.numerics.rounding import outside, project
 from lessram.tables.passes import draw_row, step_row
-from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 
 _ONE = np.uint64(1)
 
@@ -153,8 +153,9 @@ def observe_one(table, rule, batch, row, scratch, j, shared):
     """Note one feature; returns its weight times its value."""
     slot = batch.slots[row.start + j]
     x = feature_value(batch.values, row.start + j)
+    term = product(table.cells, slot, batch.values, x)  # before the state beside it is stored: loads need not wait
     note(table.cells, rule, slot, x, scratch, j, shared)
-    return product(table.cells, slot, batch.values, x)
+    return term
 
 
 @inlined
@@ -196,7 +197,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
         return None
 
     def move_flat(table, rule, batch, row, scratch, gradient, square):
-        g = np.float32(-gradient / rule.step)
+        g = downhill(gradient, rule.step)
         shared = np.uint32(shared_word(row.key) >> np.uint64(48))
         rates = rates_of(table.cells, rule, row)
         step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, rates, g, shared)

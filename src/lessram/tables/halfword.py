@@ -36,7 +36,7 @@ from lessram.tables.flat import ask
 from lessram.tables.halfword_passes import cell_row
 from lessram.tables.passes import draw_row
 from lessram.tables.squares_passes import rate_row
-from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 
 CELL = np.dtype("<u2")
 
@@ -196,7 +196,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
     def move_halfwords(table, rule, batch, row, scratch, gradient, square):
         draw_row(scratch.words, row.length, row.key)
         shared = shared_word(row.key)
-        g, s = np.float32(-gradient / rule.step), np.float32(square)
+        g, s = downhill(gradient, rule.step), np.float32(square)
         low = np.uint32(shared >> np.uint64(48))
         cell_row(scratch, row.length, g, s, rule.sums, rule.limit, low, fraction_of(shared))
         alone = row.length > FAR

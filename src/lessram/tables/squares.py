@@ -31,7 +31,7 @@ from lessram.numerics.vector import padded
 from lessram.tables.flat import add_step, ask, has_field, look_row, nothing, product, uses_randomness
 from lessram.tables.passes import draw_row, step_row
 from lessram.tables.squares_passes import level_row, rate_row
-from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 
 _ONE = np.uint64(1)
 
@@ -201,7 +201,7 @@ def move_row(table, rule, batch, row, scratch, gradient, square, random, pull):
     if random:
         draw_row(scratch.words, row.length, row.key)
     shared = shared_word(row.key)
-    g = np.float32(-gradient / rule.step)
+    g = downhill(gradient, rule.step)
     low = np.uint32(shared >> np.uint64(48))
     step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, pull, g, low)
     level_row(scratch, row.length, np.float32(square), rule.sums, fraction_of(shared))

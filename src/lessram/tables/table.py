@@ -103,6 +103,16 @@ def locate(batch, r, key, example):
     return Row(start, length, ahead, key, example)
 
 
+@inlined
+def downhill(gradient, step):
+    """Minus the gradient in units of the grid, as float32.
+
+    The grid's step is a power of two: multiplying by its inverse gives the same bits as dividing, and the inverse is
+    found once a batch, where a division a row would stand in the longest chain of a row.
+    """
+    return np.float32(-gradient * (1.0 / step))
+
+
 def feature_value(values: Any, k: Any) -> Any:
     """The value of feature k as float32; 1 where the batch has no values."""
     raise NotImplementedError("feature_value() is for kernels")
