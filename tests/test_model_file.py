@@ -319,6 +319,32 @@ def test_paths_that_cannot_be_written_say_so(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "today").write_bytes(b"old")
+    (tmp_path / "model").symlink_to(tmp_path / "models" / "today")
+    trained().save(tmp_path / "model")
+    assert (tmp_path / "model").is_symlink()
+    assert_same(Model.load(tmp_path / "models" / "today"), trained())
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileFormatError, match="cannot write: found a device or a pipe, expected a file"):
+        trained().save(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_full_disk_is_told_in_the_words_of_the_system(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise file.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(file, "save_file", full)
+    with pytest.raises(FileFormatError, match=r"model: cannot write: No space left on device$"):
+        trained().save(tmp_path / "model")
+
+
 # Golden files ---------------------------------------------------------------------------------------------------------
 
 GOLDEN = Path(__file__).parent / "golden"

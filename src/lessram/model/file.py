@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +62,6 @@ class _Sealed(msgspec.Struct):
 
 def write(path: str | os.PathLike[str], tensors: Tensors, about: Any) -> None:
     """Write tensors and a JSON-able description `about`; readers see the old file or the new, never a part."""
-    path = Path(path)
     descriptions = {
         name: _Description(_type_name(tensor), list(tensor.shape), _digest(tensor)) for name, tensor in tensors.items()
     }
@@ -75,24 +75,32 @@ def write(path: str | os.PathLike[str], tensors: Tensors, about: Any) -> None:
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """A text file that takes the place of `path` when the block ends well, and vanishes otherwise."""
-    with replaced(Path(path)) as partial, open(partial, "w", encoding="utf-8") as file:
+    with replaced(path) as partial, open(partial, "w", encoding="utf-8") as file:
         yield file
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`; what is written there is synced and renamed to `path`."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
+def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary name beside `path`; what is written there is synced and renamed to `path`.
+
+    A link stays: what it leads to is replaced. Devices and pipes are refused, for a rename would put a file in their
+    place.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        found = "a folder" if os.path.isdir(path) else "a device or a pipe"
+        raise FileFormatError(f"{os.fspath(path)}: cannot write: found {found}, expected a file")
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
     try:
         partial.touch()
         mode = partial.stat().st_mode
         yield partial
         partial.chmod(mode)  # writers may create private files; users expect their umask
         _sync(partial)
-        os.replace(partial, path)
-        _sync(path.absolute().parent)
+        os.replace(partial, target)
+        _sync(target.parent)
     except (OSError, SafetensorError) as error:
-        raise FileFormatError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None
+        raise FileFormatError(f"{os.fspath(path)}: cannot write: {_reason(error)}") from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -179,6 +187,12 @@ def _tensor(
     if verify and _digest(tensor) != description.sha256:
         raise _damaged(name, f"the checksum of tensor {key!r} is wrong")
     return tensor
+
+
+def _reason(error: Exception) -> str:
+    """Why a file could not be written; safetensors puts the system's words between its own."""
+    text = getattr(error, "strerror", None) or str(error)
+    return re.sub(r"^.*I/O error: (.*) \(os error \d+\)$", r"\1", text)
 
 
 def _type_name(tensor: NDArray[Any]) -> str:
