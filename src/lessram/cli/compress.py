@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lessram.cli.options import Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
+from lessram.cli.outputs import check_apart, check_outputs
 from lessram.errors import SpecError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def compress(
     from lessram.cli.info import account_of
     from lessram.cli.summary import Stopwatch, warn_of_bad_lines
     from lessram.data.formats import Form
+    from lessram.data.source import expand
     from lessram.learning.training import open_reader
     from lessram.model.model import Model
     from lessram.serving.planner import Wish
@@ -76,6 +78,8 @@ def compress(
         rounding=rounding,
         seed=seed,
     )
+    check_outputs(output)
+    check_apart([output], [model, *(expand(data) if data else [])])
     watch = Stopwatch()
     loaded = Model.load(model)
     progress = _Progress(quiet)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lessram.cli.options import Json, ModelFile
+from lessram.cli.outputs import check_apart, check_outputs
 
 
 def export(
@@ -37,6 +38,8 @@ def export(
     from lessram.cli.opened import open_file
     from lessram.serving.export import export as write
 
+    check_outputs(output)
+    check_apart([output], [model])
     written = write(open_file(model), output, to)
     if written.note:
         typer.echo(written.note, err=True)

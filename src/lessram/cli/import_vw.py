@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lessram.cli.options import Json
+from lessram.cli.outputs import check_apart, check_outputs
 
 
 def import_vw(
@@ -46,6 +47,8 @@ def import_vw(
 
     from lessram.model.vw_model import import_vw as load
 
+    check_outputs(output)
+    check_apart([output], [readable])
     found = load(readable, clip=clip, weights=weights, rates=rates, alpha=alpha, loss=loss, seed=seed)
     model = found.model
     model.save(output)

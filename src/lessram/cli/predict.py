@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lessram.cli.options import Data, Delimiter, Format, Header, MaxErrors, ModelFile, Threads, thread_count
+from lessram.cli.outputs import check_apart, check_outputs, is_device
 
 
 def predict(
@@ -37,8 +38,12 @@ def predict(
     from lessram.cli.opened import open_model
     from lessram.cli.summary import warn_of_bad_lines
     from lessram.data.formats import Form
+    from lessram.data.source import expand
     from lessram.learning.training import open_reader
 
+    if output is not None and not is_device(output):
+        check_outputs(output)
+        check_apart([output], [model, *expand(data)])
     opened = open_model(model)
     loss = opened.spec.loss
     form = Form(name=format, delimiter=delimiter, header=header)
@@ -70,4 +75,4 @@ def _target(output: Path | None):  # type: ignore[no-untyped-def]
 
     if output is None:
         return contextlib.nullcontext(sys.stdout)
-    return replacing(output)
+    return open(output, "w", encoding="utf-8") if is_device(output) else replacing(output)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lessram.cli.options import Data, Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
-from lessram.errors import DataError, FileFormatError, SpecError
+from lessram.cli.outputs import check_apart, check_outputs
+from lessram.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from lessram.learning.training import Training
@@ -184,9 +185,7 @@ def train(
         "scale": scale,
         "seed": seed,
     }
-    _check_writable(output)
-    if cache is not None:
-        _check_writable(cache)
+    check_outputs(output, cache, checkpoint)
     choices = Choices(
         hash=hash,
         hash_seed=hash_seed,
@@ -207,6 +206,7 @@ def train(
         raise SpecError("--alpha cannot be changed when going on from a model (-i)")
     auto_alpha = alpha == "auto" or (alpha is None and preset is None and initial is None)
     sources = plan_sources(data)
+    check_apart((output, cache, checkpoint), (source.path for source in sources))
     stream = Stream([source.path for source in sources], Form(name=format, delimiter=delimiter, header=header))
     plan = Plan(
         sources=sources,
@@ -239,8 +239,10 @@ def resume(
     """
     from lessram.learning.training import Training
 
-    _check_writable(output)
-    _carry_out(Training.resumed(checkpoint), output, quiet=quiet, json=json, whole_life=True)
+    check_outputs(output)
+    training = Training.resumed(checkpoint)
+    check_apart([output], (source.path for source in training.plan.sources))
+    _carry_out(training, output, quiet=quiet, json=json, whole_life=True)
 
 
 def _names(given: list[str] | None) -> tuple[str, ...]:
@@ -281,12 +283,6 @@ def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> 
     model = Model.load(initial, writable=True)
     model.progress = None
     return model
-
-
-def _check_writable(output: Path) -> None:
-    """Fail before the work, not after it."""
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        raise FileFormatError(f"{output}: cannot write: expected a file in a folder that exists")
 
 
 def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, whole_life: bool) -> None:
