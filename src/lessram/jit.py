@@ -6,7 +6,7 @@ without Numba's reference counting (`_nrt`), arrays inside NamedTuples cost noth
 
 Cache. Numba's own disk cache looks only at the file of the cached function, so an edit in a module
 that it imports is silently ignored. Here compiled code lives in a folder named after a fingerprint
-of every source file of the package: an edit anywhere can never be served by a stale kernel.
+of every source file of the package that a kernel can import: an edit can never be served by a stale kernel.
 
 `LESSRAM_CACHE_DIR` moves the cache; an empty value switches it off.
 """
@@ -23,9 +23,20 @@ from typing import Any
 import numba
 from llvmlite import binding
 from numba import core, extending
+from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
-__all__ = ["cgutils", "fingerprint", "inlined", "intrinsic", "kernel", "nothing_compiled", "overloaded", "types"]
+__all__ = [
+    "cgutils",
+    "compile_seconds",
+    "fingerprint",
+    "inlined",
+    "intrinsic",
+    "kernel",
+    "nothing_compiled",
+    "overloaded",
+    "types",
+]
 __all__ += ["target_features"]
 
 types: Any = core.types
@@ -40,11 +51,13 @@ FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": F
 
 @functools.cache
 def fingerprint() -> str:
-    """A digest of all sources of the package, the name of the cache folder."""
+    """A digest of all sources of the package but the command line's, the name of the cache folder."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(str(path.relative_to(PACKAGE)).encode())
-        digest.update(path.read_bytes())
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith("cli/"):  # it stands above everything: nothing that is compiled imports it
+            digest.update(name.encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
 
 
@@ -64,6 +77,15 @@ def nothing_compiled() -> bool:
     """Whether this is the first run of these sources, which must compile what it uses."""
     folder = cache_folder()
     return folder is None or not any(folder.glob("*.nbc"))
+
+
+_compiling = event.TimingListener()
+event.register("numba:compile", _compiling)
+
+
+def compile_seconds() -> float:
+    """How long this process has been compiling kernels that it did not find in the cache."""
+    return float(_compiling.duration) if _compiling.done else 0.0
 
 
 def target_features() -> frozenset[str]:
