@@ -8,8 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from lessram.cli.options import Json
-
-_WIDTH = 105  # what the table needs; pipes would get 80
+from lessram.cli.table import print_table
 
 
 class _Line(NamedTuple):
@@ -59,8 +58,15 @@ def bounds(
         epsilon = FixedPoint.parse(grid or "q2.13").step
     given = {"T": rounds, "R": radius, "G": gradient, "gamma": gamma, "b": base, "c": tail}
     given |= {"epsilon": epsilon, "k": nonzeros}
-    lines = _regret_lines(rounds, radius, gradient, gamma, base, epsilon, alpha)
-    lines += _counter_lines(rounds, base, tail) + _prediction_lines(epsilon, nonzeros)
+    if not 1 <= rounds < math.inf:
+        raise SpecError(f"T must be at least 1 and finite, got {rounds}")
+    if not math.hypot(gradient, gamma) > 0:
+        raise SpecError(f"G or gamma must be above 0, got {gradient} and {gamma}")
+    try:
+        lines = _regret_lines(rounds, radius, gradient, gamma, base, epsilon, alpha)
+        lines += _counter_lines(rounds, base, tail) + _prediction_lines(epsilon, nonzeros)
+    except OverflowError:
+        raise SpecError(f"the bounds must be below 1e308, got larger ones for {_listed(given)}") from None
     if json:
         finite = {line.key: line.value if math.isfinite(line.value) else None for line in lines}
         typer.echo(msgspec.json.encode({**given, "alpha": alpha, **finite}).decode())
@@ -118,17 +124,14 @@ def _prediction_lines(epsilon: float, k: float) -> list[_Line]:
     ]
 
 
-def _print(given: dict[str, Any], lines: list[_Line]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+def _listed(given: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value:g}" for name, value in given.items())
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, side in (("statement", "left"), ("bound", "left"), ("value", "right"), ("of what", "left")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for line in lines:
-        table.add_row(line.statement, line.formula, f"{line.value:.4g}", line.meaning)
-    typer.echo(", ".join(f"{name} = {value:g}" for name, value in given.items()))
-    console = Console(highlight=False)
-    console.width = max(console.width, _WIDTH)
-    console.print(table)
+
+def _print(given: dict[str, Any], lines: list[_Line]) -> None:
+    typer.echo(_listed(given))
+    rows = [
+        {"statement": line.statement, "bound": line.formula, "value": f"{line.value:.4g}", "of what": line.meaning}
+        for line in lines
+    ]
+    print_table(rows, left={"statement", "bound", "of what"}, spare=["bound"])
