@@ -47,10 +47,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     access_log: bool = False
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or not 0 <= self.port < 1 << 16:
-            raise SpecError(f"workers must be at least 1 and port below 65536, got {self.workers} and {self.port}")
-        if self.limits.body < 1 or not self.limits.seconds > 0 or not self.poll > 0:
-            raise SpecError("the limits of body and time and the poll interval must be above 0")
+        if not 0 <= self.port < 1 << 16:
+            raise SpecError(f"port must be between 0 and 65535, got {self.port}")
+        if self.workers < 1:
+            raise SpecError(f"workers must be at least 1, got {self.workers}")
+        for name, value in (("max-body", self.limits.body), ("timeout", self.limits.seconds), ("poll", self.poll)):
+            if not 0 < value < math.inf:
+                raise SpecError(f"{name} must be above 0 and finite, got {value:g}")
 
 
 def serve(path: str, opener: Opener, settings: Settings) -> None:
