@@ -200,7 +200,7 @@ def test_going_on_with_another_reading_is_an_error(tmp_path: Path) -> None:
     model = trained(tmp_path, "svmlight")
     sources = plan_sources([str(tmp_path / "train.svmlight")])
     plan = Plan(sources=sources, form=Form(name="svmlight"), reading=Reading(hash_seed=7))
-    with pytest.raises(SpecError, match=r"the model was trained on .*hash_seed=0.*, got .*hash_seed=7"):
+    with pytest.raises(SpecError, match="trained with another hash_seed: leave the options out"):
         Training(model, plan)
 
 

@@ -95,7 +95,7 @@ class Training:
         auto_alpha: bool = False,
     ) -> None:
         if model.reader and reading_of(model) != plan.reading:
-            raise SpecError(f"the model was trained on {reading_of(model)}, expected the same, got {plan.reading}")
+            raise SpecError(_difference(reading_of(model), plan.reading))
         model.reader = msgspec.to_builtins(plan.reading)
         self._stream = stream
         self.model = model
@@ -108,6 +108,7 @@ class Training:
         self.buffer_bytes = 0
         """The most memory that the shuffling buffer has taken."""
         self._saved_at = model.examples
+        self._foreign = None if standing else _file_number(plan.checkpoint)
         self._cache = self._open_cache()
 
     @classmethod
@@ -153,6 +154,11 @@ class Training:
     def notes(self) -> list[str]:
         """What a user should know about the cache and about learning."""
         return (self._cache.notes if self._cache else []) + self.learner.notes
+
+    @property
+    def resumable(self) -> bool:
+        """Whether there is a checkpoint of this run; one of an earlier run may lie at the same place."""
+        return _file_number(self.plan.checkpoint) not in (None, self._foreign)
 
     def save_checkpoint(self) -> None:
         """Write the model together with where the run stands."""
@@ -258,6 +264,14 @@ class Training:
         return (self.pass_number + done / total) / self.plan.passes
 
 
+def _file_number(path: str | None) -> int | None:
+    """What tells a file from another that had the same name before; None where there is none."""
+    try:
+        return None if path is None else os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
 def reading_of(model: Described) -> Reading:
     """How the features of a model became slots."""
     return msgspec.convert(model.reader, Reading)
@@ -269,6 +283,22 @@ def as_before(reading: Reading, model: Model) -> Reading:
     if before is None or reading.schema is None:
         return reading
     return msgspec.structs.replace(reading, schema=msgspec.structs.replace(reading.schema, scales=before.scales))
+
+
+def _difference(before: Reading, now: Reading) -> str:
+    """What is not as it was when a model was trained, in a sentence."""
+    if before.kind != now.kind:
+        return f"the model was trained on {before.kind}, got {now.kind}"
+    was, found = before.schema, now.schema
+    if was is None or found is None:
+        changed = [name for name in ("hash", "hash_seed", "vw") if getattr(before, name) != getattr(now, name)]
+        return f"the model was trained with another {' and '.join(changed)}: leave the options out, it knows them"
+    for name in was.columns:
+        if name not in found.columns:
+            return f"the table must have the columns that the model was trained on, {name!r} is missing"
+        if was.of(name) != found.of(name):
+            return f"column {name!r} is {found.of(name)} here and was {was.of(name)}: leave it to the model (-i)"
+    return "columns, tokens or interactions differ from those that the model was trained with: leave them to the model"
 
 
 def labels_of(model: Described) -> str:

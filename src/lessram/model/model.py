@@ -133,7 +133,8 @@ class Model:
         try:
             kind = msgspec.json.decode(raw, type=Kind).kind
             if kind != TRAINED:
-                raise FileFormatError(f"{os.fspath(path)}: found a {kind} model, expected a trained one")
+                reason = f"found a {kind} model, expected a trained one (lessram.Predictor opens served ones)"
+                raise FileFormatError(f"{os.fspath(path)}: {reason}")
             about = msgspec.json.decode(raw, type=About)
             spec = about.spec
             table = table_from(tensors, spec.weights, spec.rates, spec.slots, writable=writable)
