@@ -346,10 +346,8 @@ def test_killed_and_resumed_whole_and_in_seven_files(lessram, large: Path, tmp_p
         message = training.stderr.read().decode()
     assert not model.exists(), "it was not in the middle"
     if end == signal.SIGINT:
-        assert (training.returncode, message) == (
-            1,
-            "lessram: interrupted; the last checkpoint, if any, is whole\n",
-        )
+        way_on = f"lessram resume {checkpoint} -o {model}"
+        assert (training.returncode, message) == (1, f"lessram: interrupted; go on with: {way_on}\n")
         assert sorted(files(tmp_path)) in (["checkpoint"], ["cache", "checkpoint"]), "nothing half-written"
     assert lessram("resume", checkpoint, "-o", model, "-q").code == 0
     assert lessram("train", large / "whole.svm", "-o", tmp_path / "whole", *options).code == 0

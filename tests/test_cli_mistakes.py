@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
+import pty
+import re
 import shutil
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from commands import Result, lessram
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_source import example_text
+
+from lessram.cli.progress import Progress
+from lessram.data.batch import Batch
+from lessram.learning.metrics import Scores
+from lessram.numerics.loss import Loss
+
+REPOSITORY = Path(__file__).parent.parent
 
 SMALL = ("--bits", "12", "--threads", "1", "-q")
 
@@ -101,3 +121,155 @@ def test_predictions_go_into_a_pipe(place: Path) -> None:
     os.close(reader)
     assert (result.code, result.err, (place / "pipe").is_fifo()) == (0, "", True)
     assert found == lessram("predict", "model", "data.svm").out
+
+
+# Choices that contradict each other -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "train data.svm -o new --weights adaptive --rates squares8",
+            "weights adaptive have rates by randomized counts, got rates squares8",
+        ),
+        (
+            "train data.svm -o new -i model --step plain --rate-floor",
+            "--step, --rate-floor cannot be changed when going on from a model (-i)",
+        ),
+        ("bounds -T 0", "T must be at least 1 and finite, got 0.0"),
+        ("bounds -G 0 --gamma 0", "G or gamma must be above 0, got 0.0 and 0.0"),
+        ("serve model --port -1", "port must be between 0 and 65535, got -1"),
+        ("serve model --timeout nan", "timeout must be above 0 and finite, got nan"),
+        ("serve model --max-body 0", "max-body must be above 0 and finite, got 0"),
+    ],
+)
+def test_contradictions(place: Path, words: str, message: str) -> None:
+    pytest.importorskip("starlette") if words.startswith("serve") else None
+    assert_refused(lessram(*words.split()), message, 2)
+    assert not (place / "new").exists()
+
+
+@settings(max_examples=30)
+@given(
+    numbers=st.lists(st.sampled_from(["-1", "0", "1e-300", "0.5", "1", "7", "1e9", "1e300", "nan", "inf"]), min_size=8)
+)
+def test_bounds_of_any_numbers_are_a_table_or_a_message(numbers: list[str]) -> None:
+    names = ["-T", "-R", "-G", "--gamma", "-b", "--tail", "--epsilon", "-k"]
+    result = lessram("bounds", *(word for pair in zip(names, numbers, strict=False) for word in pair), "--json")
+    assert (result.code == 0 and json.loads(result.out)) or (result.code == 2 and result.err.count("\n") == 1)
+
+
+def test_going_on_with_data_of_another_kind(place: Path) -> None:
+    (place / "a.csv").write_text("click,site,hour\n" + "1,rome,2\n0,oslo,3\n" * 9)
+    (place / "b.csv").write_text("hour,site,click\n" + "4,rome,1\n" * 9)
+    (place / "c.csv").write_text("click,site\n" + "1,rome\n" * 9)
+    assert lessram("train", "a.csv", "-o", "table", "--label", "click", *SMALL).code == 0
+    assert lessram("train", "b.csv", "-i", "table", "-o", "both", "-q").code == 0, "the model knows its columns"
+    assert '"examples":27' in lessram("info", "both", "--json").out
+    for words, message in {
+        "data.svm -i table": "the model was trained on a table, got svmlight data",
+        "a.csv -i model --label click": "the model was trained on svmlight text, got a table",
+        "c.csv -i table": "the table must have the columns that the model was trained on, 'hour' is missing",
+        "a.csv -i table --label click --categorical hour": "column 'hour' is categorical here and was numeric: "
+        "leave it to the model (-i)",
+        "data.svm -i model --hash all": "the model was trained with another hash: leave the options out, it knows them",
+    }.items():
+        assert_refused(lessram("train", *words.split(), "-o", "new", "-q"), message, 2)
+
+
+def test_a_model_of_the_wrong_kind(place: Path) -> None:
+    hint = "served: found a served model, expected a trained one (lessram.Predictor opens served ones)"
+    assert_refused(lessram("compress", "served", "-o", "new"), hint)
+    assert_refused(lessram("train", "data.svm", "-i", "served", "-o", "new"), hint)
+    assert_refused(lessram("resume", "served", "-o", "new"), hint)
+
+
+# Data without labels, losses without probabilities --------------------------------------------------------------------
+
+
+def test_rows_without_labels_are_counted_or_refused(place: Path) -> None:
+    (place / "some.vw").write_text("1 |f a\n|f b\n0 |f c\n|f a\n")
+    (place / "none.vw").write_text("|f b\n|f a\n")
+    trained = lessram("train", "some.vw", "-o", "vw", *SMALL, "--json")
+    assert (trained.code, trained.err) == (0, "left out 2 examples without a label\n")
+    assert json.loads(trained.out)["examples"] == json.loads(trained.out)["unlabelled"] == 2
+    message = "found 2 examples without a label, expected some with one"
+    assert_refused(lessram("train", "none.vw", "-o", "new", *SMALL), f"{place / 'none.vw'}: {message}")
+    assert_refused(lessram("evaluate", "vw", "none.vw", "-q"), f"none.vw: {message}")
+    assert_refused(lessram("compress", "vw", "-o", "new", "--data", "none.vw"), f"none.vw: {message}")
+    (place / "empty.vw").write_text("")
+    message = "found no example, expected at least one"
+    assert_refused(lessram("compress", "vw", "-o", "new", "--data", "empty.vw"), f"empty.vw: {message}")
+
+
+def test_only_the_logistic_loss_gives_probabilities(place: Path) -> None:
+    assert lessram("train", "data.svm", "-o", "squared", "--loss", "squared", *SMALL).code == 0
+    lines = [json.loads(line) for line in lessram("predict", "squared", "data.svm", "--json").out.splitlines()]
+    assert {line["probability"] for line in lines} == {None}
+    lines = [json.loads(line) for line in lessram("predict", "model", "data.svm", "--json").out.splitlines()]
+    assert all(0 < line["probability"] < 1 for line in lines)
+
+
+# The machine ----------------------------------------------------------------------------------------------------------
+
+
+def run(*words: object, module: str = "lessram", **how: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    settings = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), *sys.path])}
+    command = [sys.executable, "-m", module, *map(str, words)]
+    return subprocess.run(command, env=settings, text=True, check=False, timeout=120, **how)
+
+
+def test_as_a_module(place: Path) -> None:
+    result = run("--version", capture_output=True)
+    assert (result.returncode, result.stdout.split()[0], result.stderr) == (0, "lessram", "")
+
+
+@pytest.mark.parametrize("words", ["predict model data.svm", "info model", "bounds"])
+def test_without_stdout(place: Path, words: str) -> None:
+    result = run(*words.split(), stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_table_that_no_memory_holds(place: Path) -> None:
+    result = lessram("train", "data.svm", "-o", "new", "--bits", "40", "-q")
+    assert_refused(
+        result, "out of memory: a table of 2^B slots (--bits) takes 3 bytes a slot, more with other --weights"
+    )
+
+
+def on_terminal(columns: int, *words: str) -> list[str]:
+    """The lines that a command shows on a terminal of so many columns, without what it has wiped away."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ |= {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), *sys.path]), "TERM": "xterm"}
+        os.execv(sys.executable, [sys.executable, "-m", "lessram", *words])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux ends a terminal so
+        while part := os.read(terminal, 1 << 16):
+            shown += part
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown
+    text = re.sub(r"\x1b\[[0-9;]*[mK]", "", shown.decode())
+    return [part for line in text.split("\r\n") for part in line.split("\r")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["train data.svm -o new --bits 12", "compress model -o new --data data.svm", "bounds", "evaluate model data.svm"],
+)
+def test_a_narrow_terminal(place: Path, words: str) -> None:
+    lines = on_terminal(90, *words.split())
+    assert max(map(len, lines)) <= 90
+    if words.startswith("compress"):
+        assert any("measured added loss" in line and "Theorem" not in line for line in lines)
+
+
+def test_speed_is_that_of_this_run(capsys: pytest.CaptureFixture[str]) -> None:
+    scores = Scores.new()
+    scores.add(np.zeros(400), Batch(np.zeros(400, np.float32), np.zeros(401, np.int64), np.uint32([])), Loss.logistic)
+    Progress(24.0, before=400).update(400, lambda: scores)
+    row = capsys.readouterr().err.splitlines()[-1].split()
+    assert (row[0], row[-1]) == ("400", "0"), "all examples, but none of them since the checkpoint"

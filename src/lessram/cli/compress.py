@@ -12,12 +12,15 @@ import typer
 
 from lessram.cli.options import Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
 from lessram.cli.outputs import check_apart, check_outputs
+from lessram.cli.table import print_table
 from lessram.errors import SpecError
 
 if TYPE_CHECKING:
     from lessram.data.batch import Batch
+    from lessram.data.reader import BatchReader
     from lessram.serving.planner import Compressed, Trial
 
+_MEASURED = "measured added loss"
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
@@ -87,7 +90,7 @@ def compress(
     if data:
         form = Form(name=format, delimiter=delimiter, header=header)
         reader = open_reader(data, loaded, form, max_errors=max_errors, threads=thread_count(threads))
-        holdout = progress.counted(batch for batch, _ in reader)
+        holdout = progress.counted(reader, ", ".join(data))
     try:
         made = carry_out(loaded, wish, holdout, progress.show)
     finally:
@@ -131,15 +134,19 @@ class _Progress:
             sys.stderr.write(f"\r\x1b[K{what} {done / total:4.0%} of {total:,} slots")
             sys.stderr.flush()
 
-    def counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The same batches; how many rows they had is shown."""
+    def counted(self, reader: BatchReader, place: str) -> Iterator[Batch]:
+        """The batches of a reader; how many rows they had is shown, and that there was none is an error."""
+        from lessram.cli.summary import no_example
+
         rows = 0
-        for batch in batches:
+        for batch, _ in reader:
             yield batch
             rows += batch.rows
             if self._live:
                 sys.stderr.write(f"\r\x1b[Kmeasuring on {rows:,} rows of the hold-out")
                 sys.stderr.flush()
+        if rows == 0:
+            raise no_example(reader.report, place)
 
     def close(self) -> None:
         if self._live:
@@ -175,28 +182,9 @@ def _trial(trial: Trial) -> dict[str, Any]:
 
 
 def _print(made: Compressed, values: dict[str, Any], table_bytes: int) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("grid", "entropy, bits/slot", "nonzero", "clipped", "measured added loss", "bound", "Theorem 4.3", ""):
-        table.add_column(name, justify="right" if name else "left")
-    for trial in made.trials:
-        measured = trial.measured
-        table.add_row(
-            trial.survey.grid,
-            f"{trial.survey.entropy:.3f}",
-            f"{trial.survey.nonzero:,}",
-            f"{trial.survey.clipped:,}",
-            f"{measured.relative_loss:+.4%} ± {measured.standard_error:.4%}" if measured else "-",
-            _percent(trial.bound),
-            _percent(trial.theorem),
-            "<- chosen" if trial is made.chosen else "",
-        )
-    console = Console(highlight=False)
-    console.width = max(console.width, 120)
-    console.print(table)
+    rows = [_row(trial, trial is made.chosen) for trial in made.trials]
+    less = ["Theorem 4.3", "clipped", "nonzero", "bound"] if made.chosen.measured else [_MEASURED, "Theorem 4.3"]
+    print_table(rows, left={""}, spare=[*less, "clipped", "nonzero"])
     typer.echo(f"{values['grid']}: {made.why}")
     more = "" if values["overhead"] is None else f", {values['overhead']:+.1%} over the entropy"
     typer.echo(f"{values['bits_per_slot']:.3f} bits/slot{more}; {values['file_bytes']:,} bytes, {table_bytes:,} before")
@@ -205,6 +193,20 @@ def _print(made: Compressed, values: dict[str, Any], table_bytes: int) -> None:
         typer.echo(f"Theorem 4.3 is {looser:,.0f} times looser than the bound beside it: too loose to plan with")
     if made.chosen.survey.clipped:
         typer.echo(f"{made.chosen.survey.clipped:,} weights lie beyond {values['grid']} and were clipped", err=True)
+
+
+def _row(trial: Trial, chosen: bool) -> dict[str, str]:
+    measured = trial.measured
+    return {
+        "grid": trial.survey.grid,
+        "entropy, bits/slot": f"{trial.survey.entropy:.3f}",
+        "nonzero": f"{trial.survey.nonzero:,}",
+        "clipped": f"{trial.survey.clipped:,}",
+        _MEASURED: f"{measured.relative_loss:+.4%} ± {measured.standard_error:.4%}" if measured else "-",
+        "bound": _percent(trial.bound),
+        "Theorem 4.3": _percent(trial.theorem),
+        "": "<- chosen" if chosen else "",
+    }
 
 
 def _percent(share: float | None) -> str:

@@ -14,7 +14,6 @@ from lessram.cli.options import (
     Threads,
     thread_count,
 )
-from lessram.errors import DataError
 
 
 def evaluate(
@@ -37,7 +36,7 @@ def evaluate(
     """
     from lessram.cli.opened import open_model
     from lessram.cli.progress import Progress
-    from lessram.cli.summary import Stopwatch, figures, show
+    from lessram.cli.summary import Stopwatch, figures, no_example, show
     from lessram.data.formats import Form
     from lessram.learning import progressive
     from lessram.learning.training import open_reader
@@ -54,5 +53,5 @@ def evaluate(
     finally:
         progress.close()
     if scores is None:
-        raise DataError("found no example, expected at least one", place=", ".join(data))
+        raise no_example(reader.report, ", ".join(data))
     show(figures(opened, scores, reader.report, watch.seconds, scores), reader.report, json)

@@ -26,7 +26,7 @@ def info(model: ModelFile, json: Json = False) -> None:
     parts = {name: value for name, value in values.items() if isinstance(value, dict)}
     _print({name: value for name, value in values.items() if name not in parts}, "")
     for part, entries in parts.items():
-        typer.echo(part)
+        typer.echo(part.replace("_", " "))
         _print(entries, "  ")
 
 

@@ -7,6 +7,7 @@ Nothing heavy is imported before a command runs, so that --help answers at once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from typing import Annotated, Any
@@ -18,6 +19,8 @@ from lessram import __version__
 from lessram.cli import bounds, compress, evaluate, export, import_vw, info, predict, reproduce, serve, train
 from lessram.errors import LessramError, SpecError
 
+_OUT_OF_MEMORY = "out of memory: a table of 2^B slots (--bits) takes 3 bytes a slot, more with other --weights"
+
 
 class _Commands(TyperGroup):
     """Takes care of what Typer would end without a word: Ctrl-C, and output that cannot be written."""
@@ -27,7 +30,7 @@ class _Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            raise LessramError("interrupted; the last checkpoint, if any, is whole") from None
+            raise LessramError("interrupted") from None
         return result
 
 
@@ -72,6 +75,7 @@ def main(
 
 def run() -> None:
     """Run the command line and turn every expected failure into one clear line."""
+    _open_what_is_closed()
     try:
         app(prog_name="lessram")
     except SpecError as error:
@@ -84,11 +88,20 @@ def run() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader has gone, as with `| head`: nobody is left to tell
             sys.exit(1)
+        if error.errno == errno.ENOMEM:
+            _stop(_OUT_OF_MEMORY, 1)
         _stop(f"{error.filename or 'cannot write'}: {error.strerror or error}", 1)
     except KeyboardInterrupt:  # before or after a command
         _stop("interrupted", 1)
     except MemoryError:
-        _stop("out of memory; use a smaller --bits", 1)
+        _stop(_OUT_OF_MEMORY, 1)
+
+
+def _open_what_is_closed() -> None:
+    """A process may be started without stdout or stderr (`>&-`): what is written there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
 
 
 def _stop(message: str, code: int) -> None:

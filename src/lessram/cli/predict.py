@@ -61,10 +61,11 @@ def _lines(found, loss: str, margins: bool, json: bool):  # type: ignore[no-unty
 
     with np.errstate(over="ignore"):
         probabilities = 1.0 / (1.0 + np.exp(-found))
+    has_probabilities = loss == "logistic"
     if json:
         pairs = zip(found.tolist(), probabilities.tolist(), strict=True)
-        return (f'{{"margin":{z!r},"probability":{p!r}}}\n' for z, p in pairs)
-    chosen = found if margins or loss != "logistic" else probabilities
+        return (f'{{"margin":{z!r},"probability":{repr(p) if has_probabilities else "null"}}}\n' for z, p in pairs)
+    chosen = probabilities if has_probabilities and not margins else found
     return (f"{value:.9g}\n" for value in chosen.tolist())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -14,10 +15,11 @@ _LINE_EVERY = 0.1  # seconds between updates of the live line
 
 
 class Progress:
-    """Shows how a run goes. `update` is called after every batch."""
+    """Shows how a run goes. `update` is called after every batch; `before` examples are not of this run."""
 
-    def __init__(self, bits_per_slot: float, *, quiet: bool = False) -> None:
+    def __init__(self, bits_per_slot: float, *, quiet: bool = False, before: int = 0) -> None:
         self._bits = bits_per_slot
+        self._before = before
         self._quiet = quiet
         self._live = sys.stderr.isatty()
         self._start = time.perf_counter()
@@ -50,7 +52,7 @@ class Progress:
             sys.stderr.write("\n")
 
     def _speed(self, examples: int) -> float:
-        return examples / max(time.perf_counter() - self._start, 1e-9)
+        return (examples - self._before) / max(time.perf_counter() - self._start, 1e-9)
 
     def _draw_line(self, scores: Scores, share: float | None) -> None:
         elapsed = time.perf_counter() - self._start
@@ -61,7 +63,9 @@ class Progress:
             f"{left}{scores.examples:,} examples  log-loss {_form(scores.log_loss, '.5f')}  "
             f"AUC {_form(scores.auc, '.4f')}  {self._speed(scores.examples):,.0f} examples/s"
         )
-        sys.stderr.write(f"\r\x1b[K{text}")
+        if scores.examples == 0:
+            text = "looking at the first examples"
+        sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")  # or it would never go away
         sys.stderr.flush()
         self._drawn = True
 

@@ -11,6 +11,8 @@ import msgspec
 import typer
 
 from lessram.data.reader import Report
+from lessram.errors import DataError
+from lessram.jit import compile_seconds
 from lessram.learning.metrics import Scores
 from lessram.model.spec import Spec
 
@@ -38,10 +40,16 @@ class Stopwatch:
 
 
 def figures(model: Costed, scores: Scores, report: Report, seconds: float, worked: Scores) -> dict[str, Any]:
-    """Every figure of a run; these keys are stable. `worked` are the scores of this process alone."""
+    """Every figure of a run; these keys are stable. `worked` are the scores of this process alone.
+
+    Speeds leave out the time in which kernels were compiled, which a machine spends once.
+    """
+    compiling = min(compile_seconds(), seconds)
+    working = max(seconds - compiling, 1e-9)
     return {
         "examples": scores.examples,
         "skipped": report.skipped,
+        "unlabelled": report.unlabelled,
         "log_loss": scores.log_loss,
         "error_rate": scores.error_rate,
         "auc": scores.auc,
@@ -55,8 +63,9 @@ def figures(model: Costed, scores: Scores, report: Report, seconds: float, worke
         "table_bytes": model.table_bytes,
         "peak_rss_bytes": peak_rss_bytes(),
         "seconds": seconds,
-        "examples_per_second": worked.examples / seconds,
-        "features_per_second": worked.features / seconds,
+        "compile_seconds": compiling,
+        "examples_per_second": worked.examples / working,
+        "features_per_second": worked.features / working,
     }
 
 
@@ -76,7 +85,19 @@ def show(values: dict[str, Any], report: Report, json: bool) -> None:
         typer.echo(f"{name:<14}{text}")
 
 
+def no_example(report: Report, place: str) -> DataError:
+    """What to say of data in which there was nothing to learn from or to score."""
+    if report.unlabelled:
+        message = f"found {report.unlabelled:,} examples without a label, expected some with one"
+        return DataError(message, place=place)
+    return DataError("found no example, expected at least one", place=place)
+
+
 def warn_of_bad_lines(report: Report) -> None:
+    """Say on stderr what was left out, if something was."""
+    if report.unlabelled:
+        plural = "s" if report.unlabelled > 1 else ""
+        typer.echo(f"left out {report.unlabelled:,} example{plural} without a label", err=True)
     if not report.skipped:
         return
     typer.echo(f"skipped {report.skipped:,} bad line{'s' if report.skipped > 1 else ''}, such as", err=True)
@@ -89,6 +110,7 @@ def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
         return "-" if values[key] is None else format(values[key], form)
 
     speed = f"{values['examples_per_second']:,.0f} examples/s, {values['features_per_second'] / 1e6:,.1f} M features/s"
+    compiled = f" ({values['compile_seconds']:.1f} s compiling, once)" if values["compile_seconds"] > 0.05 else ""
     lines = [
         ("examples", f"{values['examples']:,} ({values['features']:,} features)"),
         ("log-loss", number("log_loss", ".6f")),
@@ -101,7 +123,7 @@ def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("alpha", f"{values['alpha']:g}"),
         ("peak memory", f"{values['peak_rss_bytes'] / 2**20:,.0f} MiB resident"),
-        ("time", f"{values['seconds']:.2f} s, {speed}"),
+        ("time", f"{values['seconds']:.2f} s{compiled}, {speed}"),
     ]
     if values["hashed"]:
         lines.insert(1, ("hashed", f"{values['hashed']:,} ids beyond the table (or all, as asked) were hashed"))

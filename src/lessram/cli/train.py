@@ -9,11 +9,14 @@ import typer
 
 from lessram.cli.options import Data, Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
 from lessram.cli.outputs import check_apart, check_outputs
-from lessram.errors import DataError, SpecError
+from lessram.errors import LessramError, SpecError
 
 if TYPE_CHECKING:
     from lessram.learning.training import Training
     from lessram.model.model import Model
+
+_RANDOMIZED = ("morris8", "ladder8")
+"""The only rates of weights whose resolution follows a counter; a spec cannot tell its default from a wish."""
 
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")]
 
@@ -162,7 +165,7 @@ def train(
     """
     from lessram.data.formats import Choices, Form, Stream
     from lessram.data.schema import Tokens
-    from lessram.learning.training import Plan, Training, as_before, plan_sources
+    from lessram.learning.training import Plan, Training, as_before, plan_sources, reading_of
 
     chosen = {
         "weights": weights,
@@ -204,6 +207,7 @@ def train(
     model = _start(initial, {name: value for name, value in chosen.items() if value is not None}, preset)
     if initial is not None and alpha is not None:
         raise SpecError("--alpha cannot be changed when going on from a model (-i)")
+    goes_on = bool(model.reader)  # what is not said again stays as it was
     auto_alpha = alpha == "auto" or (alpha is None and preset is None and initial is None)
     sources = plan_sources(data)
     check_apart((output, cache, checkpoint), (source.path for source in sources))
@@ -211,7 +215,7 @@ def train(
     plan = Plan(
         sources=sources,
         form=stream.form,
-        reading=as_before(stream.decide(choices), model),
+        reading=reading_of(model) if goes_on and choices == Choices() else as_before(stream.decide(choices), model),
         threads=thread_count(threads),
         passes=passes,
         max_errors=max_errors,
@@ -272,14 +276,16 @@ def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> 
     if preset not in (None, "paper"):
         raise SpecError(f"--preset must be paper, got {preset!r}")
     if initial is None:
+        if chosen.get("weights") in ("adaptive", "gamma") and chosen.get("rates", "morris8") not in _RANDOMIZED:
+            raise SpecError(f"weights {chosen['weights']} have rates by randomized counts, got rates {chosen['rates']}")
         cell = {"weights": "e3m6", "rates": "squares6"}  # one says the other
         implied = cell if any(chosen.get(name) == value for name, value in cell.items()) else {}
         return Model.new(Spec(**{"slots": 1 << 22, **(PAPER if preset else {}), **implied, **chosen}))
     if preset:
         raise SpecError("--preset cannot be changed when going on from a model (-i)")
     if chosen:
-        options = ", ".join("--" + ("bits" if name == "slots" else name.replace("_", "-")) for name in chosen)
-        raise SpecError(f"{options} cannot be changed when going on from a model (-i)")
+        options = ", ".join("--" + {"slots": "bits", "step_rule": "step"}.get(name, name) for name in chosen)
+        raise SpecError(f"{options.replace('_', '-')} cannot be changed when going on from a model (-i)")
     model = Model.load(initial, writable=True)
     model.progress = None
     return model
@@ -289,7 +295,7 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     import contextlib
 
     from lessram.cli.progress import Progress
-    from lessram.cli.summary import Stopwatch, figures, show
+    from lessram.cli.summary import Stopwatch, figures, no_example, show
     from lessram.jit import nothing_compiled
     from lessram.learning.metrics import Scores
 
@@ -298,20 +304,23 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     model = training.model
     before = training.scores.copy()
     baseline = Scores.new() if whole_life else before
-    progress = Progress(model.bits_per_slot, quiet=quiet)
+    progress = Progress(model.bits_per_slot, quiet=quiet, before=before.examples - baseline.examples)
     watch = Stopwatch()
     try:
         with contextlib.closing(training.run()) as steps:  # however it ends, nothing half-written is left
             for share in steps:
                 done = training.scores.examples - baseline.examples
                 progress.update(done, lambda: training.scores.since(baseline), share)
+    except KeyboardInterrupt:
+        way_on = f"lessram resume {training.plan.checkpoint} -o {output}"
+        raise LessramError(f"interrupted; go on with: {way_on}" if training.resumable else "interrupted") from None
     finally:
         progress.close()
         for note in training.notes:
             typer.echo(note, err=True)
     seconds = watch.seconds
     if model.examples == 0:
-        raise DataError("found no example, expected at least one", place=training.plan.sources[0].path)
+        raise no_example(training.report, training.plan.sources[0].path)
     if training.plan.shuffle:
         megabytes = training.buffer_bytes / 2**20
         typer.echo(
