@@ -120,6 +120,8 @@ def test_table_rows_get_the_predictions_of_the_command(lessram: Any, tmp_path: P
             "review: film",
         }
         assert client.get("/model").body["columns"] == {"site": "categorical", "price": "numeric", "review": "text"}
+        blank = client.post("/explain", {"site": "", "price": 0.25, "review": None}).body
+        assert [part["name"] for part in blank["parts"]] == ["price = 0.25"], "empty cells are no parts"
 
 
 def adds_up(explanation: dict[str, Any]) -> bool:

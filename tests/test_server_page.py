@@ -23,12 +23,16 @@ from lessram.data.batch import Batch
 from lessram.data.formats import Reading
 from lessram.data.jsonl import JsonParser
 from lessram.data.lines import chunk_of
-from lessram.data.schema import Schema
+from lessram.data.schema import ColumnScale, Schema
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
 from lessram.model.spec import Spec
 
-SCHEMA = Schema(columns=("late", "carrier", "distance", "remark"), kinds=("label", "categorical", "numeric", "text"))
+SCHEMA = Schema(
+    columns=("late", "carrier", "distance", "remark"),
+    kinds=("label", "categorical", "numeric", "text"),
+    scales=(ColumnScale("distance", 0.5, 0.25),),
+)
 ROW = '{"carrier": "EV", "distance": 1.5, "remark": "snow snow and wind"}'
 
 
@@ -93,7 +97,8 @@ def test_a_row_of_a_table_is_predicted_and_explained(page: Any, tmp_path: Path) 
         page.goto(f"http://127.0.0.1:{client.port}/")
         page.wait_for_function("document.getElementById('row').value")
         assert "trained on a table" in page.inner_text("#model")
-        assert '"carrier": ""' in page.input_value("#row"), "the columns are there to be filled in"
+        blank = msgspec.json.decode(page.input_value("#row"))
+        assert blank == {"carrier": "", "distance": 0.5, "remark": ""}, "to be filled in; numbers at their mean"
         assert not page.is_visible("#answer")
         page.fill("#row", ROW)
         page.get_by_role("button", name="Predict").click()
@@ -141,6 +146,8 @@ def test_the_page_is_usable_without_a_mouse_and_on_a_narrow_screen(page: Any, tm
         page.keyboard.press("Enter")
         page.wait_for_selector("#answer:not([hidden])")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
+        within = "cells => cells.every(cell => cell.scrollWidth <= cell.clientWidth)"
+        assert page.locator(".amount").evaluate_all(within), "nor does a number out of its column"
         assert page.evaluate("[...document.querySelectorAll('textarea')].every(field => field.labels.length === 1)")
         show(page, "narrow")
 

@@ -167,6 +167,7 @@ def describe(model: Loaded) -> dict[str, Any]:
         "slots": model.slots,
         "reads": model.reading.kind,
         "columns": columns,
+        "centres": {scale.column: scale.centre for scale in schema.scales or ()} if schema else None,
         "probabilities": model.logistic,
     }
 

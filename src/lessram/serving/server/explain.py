@@ -115,7 +115,7 @@ def _table_parts(row: dict[str, Any], schema: Schema) -> list[tuple[str, Any]]:
         cell, holder = row.get(column), row.get(path[0])
         if cell is None and len(path) == 2 and isinstance(holder, dict):
             cell = _below(holder, path[1])
-        if cell is None:
+        if cell is None or cell == "":
             continue
         if schema.of(column) == "text" and isinstance(cell, str):
             parts += [(f"{column}: {word.lower()}", {column: word}) for word in _WORDS.findall(cell)]
