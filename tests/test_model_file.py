@@ -345,6 +345,24 @@ def test_a_full_disk_is_told_in_the_words_of_the_system(tmp_path, monkeypatch):
         trained().save(tmp_path / "model")
 
 
+@pytest.mark.parametrize(
+    ("weights", "rates"), [("q2.13", "morris8"), ("q3.12", "squares8"), ("e3m6", "squares6"), ("adaptive", "ladder8")]
+)
+def test_learning_on_from_a_mapped_model_leaves_its_file_alone(weights, rates, tmp_path):
+    spec = Spec(slots=300, weights=weights, rates=rates, seed=2013)
+    batch = to_batch(golden_rows(300, False), valued=False)
+    for rows in (0, 100):  # a model that has seen nothing yet, too
+        learner = Learner(spec)
+        learner.learn(batch.slice(0, rows))
+        learner.model.save(tmp_path / "model")
+        before = (tmp_path / "model").read_bytes()
+        again = Learner(Model.load(tmp_path / "model"))
+        assert np.array_equal(again.predict(batch), learner.predict(batch))
+        assert np.array_equal(again.learn(batch), learner.learn(batch))
+        assert_same(again.model, learner.model)
+        assert (tmp_path / "model").read_bytes() == before
+
+
 # Golden files ---------------------------------------------------------------------------------------------------------
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -19,7 +19,7 @@ from lessram.tables.adaptive_store import flattened, outgrown, put_book, recoded
 from lessram.tables.book import shipped_book
 from lessram.tables.graded import Graded, GradedRule, graded_rule
 from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
-from lessram.tables.layout import SQUARES, Table
+from lessram.tables.layout import SQUARES, Table, copied, tensors_of
 from lessram.tables.proximal import ProximalRule, ProximalScratch, proximal_scratch
 from lessram.tables.slabs import FIRST_SLOT
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
@@ -65,6 +65,11 @@ def rule_for(spec: Spec, table: Table) -> AnyRule:
     return rule_of(spec)
 
 
+def is_mapped(table: Table) -> bool:
+    """Whether a table lies in a file that is mapped read-only: kernels must not write there."""
+    return not all(tensor.flags.writeable for tensor in tensors_of(table).values())
+
+
 def _limit(spec: Spec) -> np.int32 | np.float32:
     if spec.weights != "float32":
         return np.int32(spec.grid.units_within(spec.radius))
@@ -85,7 +90,7 @@ def objective_of(spec: Spec) -> Objective:
 
 
 class Learner:
-    """Learns a model from batches, in order.
+    """Learns a model from batches, in order. A model that is mapped from a file is copied before the first of them.
 
     >>> learner = Learner(Spec(slots=8, seed=1))
     >>> batch = Batch(np.float32([1, 0] * 50), np.arange(101), np.uint32([3, 5] * 50))
@@ -99,10 +104,10 @@ class Learner:
         self.notes: list[str] = []
         """What a user should know about how learning went."""
         self._objective = objective_of(self.model.spec)
-        if isinstance(self.model.table, Adaptive) and self.model.examples == 0:
-            put_book(
-                self.model.table, self.model.spec.scaled_book(shipped_book())
-            )  # alpha may have been chosen since the table was made
+        self._mapped = is_mapped(self.model.table)
+        if isinstance(self.model.table, Adaptive) and self.model.examples == 0 and not self._mapped:
+            # alpha may have been chosen since the table was made
+            put_book(self.model.table, self.model.spec.scaled_book(shipped_book()))
         self._take_table(self.model.table)
 
     def learn(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
@@ -112,6 +117,9 @@ class Learner:
         """
         if not trusted:
             batch = self._checked(batch)
+        if self._mapped:
+            self._mapped = False
+            self._take_table(copied(self.model.table))
         self._fit_scratch(batch)
         margins = np.empty(batch.rows)
         if isinstance(self.model.table, Adaptive):
