@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessram.data import rows as rows_module
+from lessram.data.column_scale import column_scale
 from lessram.data.csv import TSV, CsvOptions, CsvParser, column_names, guess_schema
+from lessram.data.csv_kernel import last_row_end, row_end
 from lessram.data.lines import chunk_of
 from lessram.data.row_reader import RowReader
 from lessram.data.schema import Schema, Tokens
@@ -268,6 +270,18 @@ def test_byte_order_marks_are_no_part_of_a_name():
     assert column_names(chunk_of(b"\xef\xbb\xbfclick,site\n"), CsvOptions()) == ["click", "site"]
 
 
+def test_names_are_the_whole_cells_of_the_header():
+    header = 'a\x0cb\u2028c,"d ""e"",\nf",,g"h,' + '"' + "i" * 200_000 + '"'
+    names = column_names(chunk_of(header.encode() + b"\r\n1,2,3,4,5\r\n"), CsvOptions())
+    assert names == ["a\x0cb\u2028c", 'd "e",\nf', "", 'g"h', "i" * 200_000]
+
+
+def test_columns_with_some_numbers_are_scaled_by_those():
+    text = b"click,price,size\n" + b"1,100,\n0,1_000,x\n1,nan,\n0,300,y\n1,oops,\n0\n"
+    schema = guess_schema(chunk_of(text), label="click", numeric=["price", "size"], scaled=True)
+    assert schema.scales == (column_scale("price", [100.0, 300.0]),)
+
+
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
@@ -313,6 +327,17 @@ def test_a_schema_finds_its_columns_in_another_order():
 
 
 # ------------------------------------------------------------------ files
+
+
+@given(st.text(alphabet='",\n\ra', max_size=300), st.integers(0, 5))
+@settings(max_examples=300, deadline=None)
+def test_the_last_row_ends_where_a_walk_from_row_to_row_does(text, start):
+    dialect, size = PLAIN.dialect, len(text)
+    chunk = guarded_chunk(text.encode(), "clicks.csv")
+    start = walked = min(start, size)
+    while walked < size and (end := row_end(chunk.text, np.uint64(walked), np.uint64(size), dialect, False)) <= size:
+        walked = int(end)
+    assert last_row_end(chunk.text, np.uint64(start), np.uint64(size), dialect) == walked
 
 
 def read_all(paths, schema, options, size):

@@ -15,6 +15,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from lessram.data.schema import ColumnScale, Schema
 
@@ -35,18 +37,24 @@ def column_scale(name: str, numbers: Sequence[float]) -> ColumnScale | None:
     >>> column_scale("year", [2013.0, 2013.0])      # nothing to be seen but the size
     ColumnScale(column='year', centre=0.0, unit=2048.0)
     """
-    finite = [number for number in numbers if abs(number) < _LARGEST]
-    if not finite:
+    finite = np.array(numbers, np.float64)
+    finite = finite[np.abs(finite) < _LARGEST]
+    if not len(finite):
         return None
-    mean = math.fsum(finite) / len(finite)
-    deviation = math.sqrt(math.fsum((number - mean) ** 2 for number in finite) / len(finite))
-    size = math.sqrt(math.fsum(number**2 for number in finite) / len(finite))
+    mean = _mean(finite)
+    deviation = math.sqrt(_mean((finite - mean) ** 2))
+    size = math.sqrt(_mean(finite**2))
     if size == 0:
         return None
     if deviation <= _CONSTANT * size:
         return ColumnScale(column=name, centre=0.0, unit=_power_of_two(size))
     unit = _power_of_two(deviation)
     return ColumnScale(column=name, centre=round(_SIXTEENTHS * mean / unit) * unit / _SIXTEENTHS, unit=unit)
+
+
+def _mean(numbers: NDArray[np.float64]) -> float:
+    """Of an exact sum, which is the same in any order."""
+    return math.fsum(numbers.tolist()) / len(numbers)
 
 
 def _power_of_two(size: float) -> float:

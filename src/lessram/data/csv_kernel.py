@@ -103,15 +103,36 @@ def row_end(text, p, stop, dialect, strict):
     return stop + _ONE
 
 
+@inlined
+def _behind_newline(text, start, stop):
+    """Behind the last newline of `text[start:stop]`; `start` if there is none."""
+    while stop > start and text[stop - _ONE] != NEWLINE:
+        stop -= _ONE
+    return stop
+
+
 @kernel
 def last_row_end(text, p, stop, dialect):
-    """Where the last whole row of `text[p:stop]` ends, `p` being the start of a row; `p` if none is whole."""
-    while p < stop:
-        end = row_end(text, p, stop, dialect, False)
-        if end > stop:
-            break
-        p = end
-    return p
+    """Where the last whole row of `text[p:stop]` ends, `p` being the start of a row; `p` if none is whole.
+
+    Goes from one quoted cell to the next: where there are no quotes, every newline ends a row.
+    """
+    end, outside = p, p
+    while True:
+        first = _quote_behind(text, p, stop, dialect.quote)
+        begins = first == outside or text[first - _ONE] == dialect.delimiter or text[first - _ONE] == NEWLINE
+        if first < stop and not begins:
+            p = first + _ONE
+            continue
+        found = _behind_newline(text, outside, first)
+        end = found if found > outside else end
+        if first == stop:
+            return end
+        outside, _ = _closing_quote(text, first + _ONE, stop, dialect.quote)
+        if outside == stop:
+            return end
+        outside += _ONE
+        p = outside
 
 
 @kernel

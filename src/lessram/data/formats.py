@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from lessram.data import csv, jsonl
-from lessram.data.column_scale import ROWS, with_scales
 from lessram.data.parsing import RowBuffers, make_rules
 from lessram.data.pipeline import Chunks, Parser, Parts
 from lessram.data.remote import is_url
@@ -153,17 +152,13 @@ class Stream:
             "tokens": choices.tokens,
             "interactions": [tuple(terms.split("*")) for terms in choices.interactions],
             "seed": choices.hash_seed,
+            "scaled": choices.scale_columns,
         }
         if self.form.name == "parquet":
-            return self._table().guess_schema(scaled=choices.scale_columns, **said)  # type: ignore[no-any-return]
-        chunk, json = self._first_chunk(), self.form.name == "jsonl"
-        schema = jsonl.guess_schema(chunk, **said) if json else csv.guess_schema(chunk, self.form.csv, **said)
-        if not choices.scale_columns:
-            return schema
-        numbers = (
-            jsonl.first_numbers(chunk, schema, ROWS) if json else csv.first_numbers(chunk, self.form.csv, schema, ROWS)
-        )
-        return with_scales(schema, numbers)
+            return self._table().guess_schema(**said)  # type: ignore[no-any-return]
+        if self.form.name == "jsonl":
+            return jsonl.guess_schema(self._first_chunk(), **said)
+        return csv.guess_schema(self._first_chunk(), self.form.csv, **said)
 
     def _first_chunk(self) -> Chunk:
         chunk = self._chunks.peek()

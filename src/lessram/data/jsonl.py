@@ -20,15 +20,14 @@ import msgspec
 import numpy as np
 
 from lessram.data.cells import BLOCK, CellBlock
+from lessram.data.column_scale import ROWS as SAMPLE
+from lessram.data.column_scale import with_scales
 from lessram.data.lines import show
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Kind, Schema, make_schema
 from lessram.data.source import Chunk, Place
 from lessram.data.text import count_newlines
 from lessram.errors import DataError
-
-SAMPLE = 1000
-"""Lines that are looked at to find the columns and what they are."""
 
 
 def _lines(chunk: Chunk, start: int, most: int) -> tuple[list[bytes], list[int], list[int]]:
@@ -59,55 +58,61 @@ def _flatten(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for name, value in row.items():
-        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
     return flat
 
 
-def guess_schema(chunk: Chunk, **choices: Any) -> Schema:
+def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schema:
     """A schema for the lines that begin with this chunk. `choices` are those of `make_schema`.
 
     The columns are the fields of the first lines. One that is not said to be anything is numeric if all of its
-    values are numbers, and categorical if not.
+    values are numbers, and categorical if not. `scaled`: with scales of numeric columns.
     """
-    rows = _first_rows(chunk, SAMPLE)
+    rows = _first_rows(chunk)
     if not rows:
         raise DataError("found no JSON object in the first lines, expected one a line", place=chunk.name)
     found = dict.fromkeys(itertools.chain.from_iterable(rows))
     objects = {path[:i] for path in found for i, letter in enumerate(path) if letter == "."}
     names = [path for path in found if path not in objects]  # an object that is null here has fields there
 
+    def values(name: str) -> list[Any]:
+        return [row[name] for row in rows if row.get(name) is not None]
+
     def guess(i: int) -> Kind:
-        values = [row[names[i]] for row in rows if row.get(names[i]) is not None]
-        numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-        return "numeric" if values and numbers else "categorical"
+        kinds = set(map(type, values(names[i])))
+        return "numeric" if kinds and kinds <= {int, float} else "categorical"
 
-    return make_schema(names, guess, **choices)
+    schema = make_schema(names, guess, **choices)
+    if not scaled:
+        return schema
+    numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
+    return with_scales(schema, {name: _numbers_among(values(name)) for name in numeric})
 
 
-def _first_rows(chunk: Chunk, most: int) -> list[dict[str, Any]]:
+def _first_rows(chunk: Chunk) -> list[dict[str, Any]]:
     """The fields of the first lines, by their paths."""
     rows = []
-    for line in _lines(chunk, 0, most)[0]:
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    for line in _lines(chunk, 0, SAMPLE)[0]:
         try:
-            rows.append(_flatten(msgspec.json.decode(line, type=dict[str, Any])))
+            rows.append(_flatten(decoder.decode(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue  # a bad line; it will be reported when it is parsed
     return rows
 
 
-def first_numbers(chunk: Chunk, schema: Schema, most: int) -> dict[str, list[float]]:
-    """The numbers of the numeric columns in the first lines, by column."""
-    rows = _first_rows(chunk, most)
-    numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
-    return {name: [number for row in rows if (number := _number_in(row.get(name))) is not None] for name in numeric}
-
-
-def _number_in(value: Any) -> float | None:
-    """The number that a value is, if it is one."""
-    try:
-        return None if value is None or value == "" else _number(value)
-    except _Wrong:
-        return None
+def _numbers_among(values: list[Any]) -> list[float]:
+    """The numbers of those values that are numbers."""
+    numbers = []
+    for value in values:
+        try:
+            numbers += [] if value == "" else [_number(value)]
+        except _Wrong:
+            continue  # likewise
+    return numbers
 
 
 class _Wrong(Exception):
