@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from guarded import guarded_chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction import FeatureHasher
@@ -18,6 +19,7 @@ from lessram.data.hashing import (
     hash_texts,
     number_name,
 )
+from lessram.data.short_names import LONGEST, WAITING, Names, hash_waiting, put_name
 from lessram.errors import SpecError
 from lessram.jit import kernel
 
@@ -52,6 +54,37 @@ def test_murmur32_is_that_of_scikit_learn(texts, seed):
 
 def test_known_values_of_murmur32():
     assert hash_texts(["", "hello", "hello, world"], 0).tolist() == [0, 0x248BFA47, 0x149BBB7F]
+
+
+@kernel
+def put_all(text, offsets, seed, waiting, hashes):
+    for i in range(np.uint64(hashes.size)):
+        start, stop = np.uint64(offsets[i]), np.uint64(offsets[i + np.uint64(1)])
+        put_name(waiting, text, start, stop - start, seed, hashes, i)
+    hash_waiting(waiting, hashes)
+
+
+def hashed_together(texts: list[bytes], seed: np.uint32 | np.uint64) -> list[int]:
+    """The hashes of short names that were put aside."""
+    chunk = guarded_chunk(b"".join(texts))
+    hashes = np.zeros(len(texts), seed.dtype)
+    put_all(chunk.text, np.cumsum([0, *map(len, texts)]), seed, Names.new(), hashes)
+    return hashes.tolist()
+
+
+short_names = st.lists(st.binary(max_size=LONGEST), max_size=70)
+
+
+@compiling
+@given(short_names, seeds32)
+def test_short_names_hashed_together_are_hashed_as_one_by_one(texts, seed):
+    assert hashed_together(texts, np.uint32(seed)) == [murmurhash3_32(text, seed, positive=True) for text in texts]
+
+
+def test_more_names_than_can_wait():
+    texts = [b"name %d" % i for i in range(2 * WAITING + 3)]
+    assert hashed_together(texts, np.uint32(7)) == [murmurhash3_32(text, 7, positive=True) for text in texts]
+    assert hashed_together(texts, np.uint64(7)) == [murmur64a(text, 7) for text in texts]
 
 
 @compiling

@@ -12,6 +12,7 @@ PROGRAM = '''
 import hashlib, sys
 import numpy as np
 from streams import make_rows, to_batch
+from test_hashing import hashed_together
 from lessram.learning import kernels
 from lessram.learning.learner import Learner
 from lessram.model.spec import Spec
@@ -26,6 +27,7 @@ def flatten(rule):
 
 
 digest = hashlib.sha256()
+digest.update(repr(hashed_together([b"name" * (i % 4) + b"%d" % (i % 100) for i in range(99)], np.uint32(3))).encode())
 for weights, rates, valued in [
     ("q2.13", "morris8", False),
     ("float32", "exact32", True),

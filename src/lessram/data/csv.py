@@ -169,10 +169,12 @@ class CsvParser(LineParser):
             *parse_rows(
                 chunk.text,
                 chunk.size,
+                room.marks,
                 self._dialect,
                 self._layout,
                 room.products,
                 room.rows,
+                room.names,
                 self._scratch,
                 progress,
             )

@@ -9,8 +9,9 @@ import numpy as np
 from lessram.data.hashing import fold_into_slots, hash_name
 from lessram.data.interactions import append_products, set_group
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, survey
-from lessram.data.scanning import mask_equal, mask_of
+from lessram.data.scanning import marking, mask_equal, mask_of, next_mark
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, scaled_number
+from lessram.data.short_names import LONGEST, hash_waiting, put_name
 from lessram.data.text import (
     DECIDED,
     NEWLINE,
@@ -47,6 +48,15 @@ class Dialect(NamedTuple):
 @inlined
 def _line_ends(text, p):
     return text[p] == NEWLINE or (text[p] == RETURN and text[p + _ONE] == NEWLINE)
+
+
+@inlined
+def _cell_ends(text, p, delimiter):
+    """Which of the 64 bytes from `p` on end a cell that is not quoted."""
+    return mask_equal(text, p, delimiter) | _newlines(text, p)
+
+
+_mark_cell_ends = marking(_cell_ends)
 
 
 @inlined
@@ -87,8 +97,7 @@ def row_end(text, p, stop, dialect, strict):
             p += _ONE
             if strict and text[p] != dialect.delimiter and not _line_ends(text, p):
                 break
-        found = mask_equal(text, p, dialect.delimiter) if dialect.quote else _ZERO
-        found |= _newlines(text, p)
+        found = _cell_ends(text, p, dialect.delimiter) if dialect.quote else _newlines(text, p)
         if found == _ZERO:
             p += _BLOCK
             at_start = False
@@ -216,11 +225,10 @@ def _cell(text, p, stop, layout, column, products, rows, room_for_tokens, k, hea
 
 
 @inlined
-def _row(text, p, stop, dialect, layout, products, rows, scratch, k):
+def _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, k):
     """The cells of a row. Returns what is wrong, where it stopped, in which column, the new `k`, label and weight."""
     head = (np.float32(np.nan), np.float32(1))
     columns = np.uint64(layout.kinds.size)
-    block, found = p, mask_equal(text, p, dialect.delimiter) | _newlines(text, p)
     for column in range(columns):
         start = p
         used = layout.kinds[column] != np.uint8(0)
@@ -242,18 +250,15 @@ def _row(text, p, stop, dialect, layout, products, rows, scratch, k):
                 end += _ONE
             if text[end] != dialect.delimiter and text[end] != NEWLINE:
                 return BEHIND_QUOTE, end, column, k, head
-            block, found = end + _ONE - _BLOCK, _ZERO
         else:
-            while found == _ZERO:
-                block += _BLOCK
-                found = mask_equal(text, block, dialect.delimiter) | _newlines(text, block)
-            end = block + trailing_zeros(found)
-            found &= found - _ONE
-            last = end
+            end = last = next_mark(marks, p)
             if text[end] == NEWLINE and end > p and text[end - _ONE] == RETURN:
                 last -= _ONE
             if last > p and layout.kinds[column] == np.uint8(CATEGORICAL) and k < np.uint64(rows.slots.size):
-                rows.slots[k] = hash_name(text, p, last - p, layout.hashes[column])
+                if last - p <= np.uint64(LONGEST):
+                    put_name(names, text, p, last - p, layout.hashes[column], rows.slots, k)
+                else:
+                    rows.slots[k] = hash_name(text, p, last - p, layout.hashes[column])
                 rows.values[k] = np.float32(1)
                 set_group(products, k, layout.groups[column])
                 k += _ONE
@@ -268,7 +273,7 @@ def _row(text, p, stop, dialect, layout, products, rows, scratch, k):
 
 
 @kernel
-def parse_rows(text, size, dialect, layout, products, rows, scratch, progress):
+def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratch, progress):
     """Parse whole rows up to `size`, behind which stands a newline, until all are done or one is not good.
 
     Nothing of the row at which it stops is kept. `scratch`: two rooms as large as the text.
@@ -276,6 +281,7 @@ def parse_rows(text, size, dialect, layout, products, rows, scratch, progress):
     p, stop = np.uint64(progress.position), np.uint64(size)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     unlabelled, weighted, valued = progress.unlabelled, progress.weighted, progress.valued
+    _mark_cell_ends(text, p, stop, marks, dialect.delimiter)
     while p < stop:
         line, first, needed, column = p, k, _ZERO, _ZERO
         if _line_ends(text, p):
@@ -283,7 +289,8 @@ def parse_rows(text, size, dialect, layout, products, rows, scratch, progress):
             continue
         trouble, head = FULL, (np.float32(np.nan), np.float32(1))
         if row < np.uint64(rows.labels.size):
-            trouble, p, column, k, head = _row(text, p, stop, dialect, layout, products, rows, scratch, k)
+            trouble, p, column, k, head = _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, k)
+            hash_waiting(names, rows.slots)
         if trouble == DONE and products.terms.shape[0]:
             needed = append_products(products, rows.slots, rows.values, first, k)
             trouble = FULL if needed > np.uint64(rows.slots.size) else DONE

@@ -42,6 +42,7 @@ class LineParser:
         the chunk's, call again with it as the start.
         """
         self._room.fit(chunk.size // 16 + 16, chunk.size // 2 + 16)
+        self._room.fit_text(chunk.size)
         chunk.text[chunk.size] = ord("\n")  # where the last line of a source has none
         progress = Progress(position=start.offset - chunk.start.offset if start else 0)
         bad, reports = 0, list[BadLine]()

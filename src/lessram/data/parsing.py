@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
 from lessram.data.hashing import hash_number, slot_of_hash
+from lessram.data.scanning import room_for_marks
 from lessram.errors import SpecError
 from lessram.jit import inlined
 from lessram.numerics.random import hash_seed as spread_seed
@@ -82,11 +83,13 @@ class RowBuffers:
     def __init__(self, rules: Rules) -> None:
         self._dtype = slot_type(rules.slots)
         self.columns = self._allocate(0)
+        self.marks = room_for_marks(0)
 
     def fit(self, most: int) -> Columns:
         """Columns with room for `most` rows and as many features."""
         if len(self.columns.labels) < most:
             self.columns = self._allocate(most)
+            self.marks = room_for_marks(2 * most)
         return self.columns
 
     def _allocate(self, most: int) -> Columns:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from lessram.data.batch import Batch
 from lessram.data.interactions import NoProducts, Products, room_for_products
 from lessram.data.parsing import BadLine
+from lessram.data.scanning import room_for_marks
+from lessram.data.short_names import Names
 from lessram.data.source import Place
 from lessram.jit import inlined
 
@@ -104,6 +106,8 @@ class Room:
         self._dtype, self._terms, self._groups = dtype, terms, groups
         self.rows = self._rows(0, 0)
         self.products = self._products(0)
+        self.names = Names.new()
+        self.marks = room_for_marks(0)
 
     def _rows(self, rows: int, features: int) -> Rows:
         return Rows(
@@ -126,6 +130,11 @@ class Room:
             for before, now in arrays:
                 now[: len(before)] = before
             self.products = self._products(features)
+
+    def fit_text(self, size: int) -> None:
+        """See to room for the marks of a text of so many bytes."""
+        more = room_for_marks(size)  # of which nothing is resident before it is written to
+        self.marks = more if len(more) > len(self.marks) else self.marks
 
     def grow(self, rows: int, needed: int) -> bool:
         """Make room for a line that did not fit behind `rows` rows; False if it must wait, or is too large.

@@ -1,4 +1,4 @@
-"""Looking at text many bytes at a time: unaligned words, and 64 bytes compared at once.
+"""Looking at text many bytes at a time: unaligned words, 64 bytes compared at once, marks for a whole text.
 
 Kernels that scan text walk from delimiter to delimiter; byte loops would be five times slower. All
 loads are unaligned and little-endian. They may touch up to 64 bytes behind their position, so that every
@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 
-from lessram.jit import intrinsic, types
+from lessram.jit import inlined, intrinsic, types
+from lessram.numerics.memory_words import load_word, trailing_zeros
 
 LANES = 64
 """Bytes that one mask looks at."""
@@ -89,3 +92,41 @@ def mask_equal(typingctx, buffer, index, character):  # type: ignore[no-untyped-
         return builder.bitcast(builder.icmp_unsigned("==", block, wanted), _I64)
 
     return types.uint64(buffer, types.uint64, types.uint8), codegen
+
+
+def room_for_marks(size: int) -> NDArray[np.uint64]:
+    """Room for the marks of a text of so many bytes."""
+    return np.empty(size // LANES + 2, np.uint64)
+
+
+def marking(mask: Any) -> Any:
+    """An inlined function `mark(text, start, size, marks, *more)`: bit i of `marks` says if `mask` finds `text[i]`.
+
+    From `start` to `size`, inclusive. Walking along marks that are there already needs no jump that depends on where a
+    block of 64 bytes ends. `more`: further arguments of the mask.
+    """
+
+    @inlined
+    def mark(text, start, size, marks, *more):  # type: ignore[no-untyped-def]
+        behind = size // np.uint64(LANES) + np.uint64(1)
+        for block in range(start // np.uint64(LANES), behind):
+            marks[block] = mask(text, block * np.uint64(LANES), *more)
+        marks[behind] = np.uint64(0)
+
+    return mark
+
+
+@inlined
+def marks_from(marks, p):  # type: ignore[no-untyped-def]
+    """The marks from `p` on, at least 57 of them: bit i is that of `p + i`."""
+    return load_word(marks, p >> np.uint64(3)) >> (p & np.uint64(7))
+
+
+@inlined
+def next_mark(marks, p):  # type: ignore[no-untyped-def]
+    """The first place from `p` on that is marked; there must be one."""
+    found = marks_from(marks, p)
+    while found == np.uint64(0):
+        p = (p | np.uint64(7)) + np.uint64(57)
+        found = load_word(marks, p >> np.uint64(3))
+    return p + trailing_zeros(found)

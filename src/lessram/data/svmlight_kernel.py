@@ -1,9 +1,9 @@
 """The kernel that reads svmlight text; `svmlight.py` describes the format and calls it.
 
 Finding where a number ends takes longer than reading it, and the next number cannot begin before. So
-the ends come from a mask of the delimiters of 64 bytes, two bits a feature, while the digits of several features
-are converted side by side. The usual feature is `index:value` with a blank or a newline behind it, the index of up
-to 20 digits, the value of up to 8 digits, or up to 19 around a point. Any other word goes through `_any_word`.
+delimiters are marked beforehand, 64 bytes looked at together; two marks are a feature, and the digits of several
+features are converted side by side. The usual feature is `index:value` with a blank or a newline behind it, the index
+of up to 20 digits, the value of up to 8 digits, or up to 19 around a point. Any other word goes through `_any_word`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lessram.data.parsing import hashed_slot
-from lessram.data.scanning import mask_of
+from lessram.data.scanning import marking, marks_from, mask_of
 from lessram.data.text import (
     COLON,
     DECIDED,
@@ -39,7 +39,7 @@ DONE, LABEL, INDEX, LARGE_INDEX, LARGE_SLOT, VALUE, LONG_LABEL, LONG_VALUE = ran
 
 _ONE = np.uint64(1)
 _QUERY = np.uint64(int.from_bytes(b"qid:", "little"))
-_delimiters = mask_of(b":", up_to=32)
+_mark_delimiters = marking(mask_of(b":", up_to=32))
 
 Integer = int | np.int64
 
@@ -172,7 +172,7 @@ def _label(text, p, real):
 
 
 @inlined
-def _features(text, p, rules, columns, k):
+def _features(text, p, marks, rules, columns, k):
     """The features of a line from `p` on, from feature `k` on.
 
     Returns DONE or what is wrong, the place where that is, the next feature, and how many indexes were hashed.
@@ -198,13 +198,13 @@ def _features(text, p, rules, columns, k):
                 k += np.uint64(value != np.float32(0))  # a feature of value 0 never has a gradient
             p, unusual = end, False
             continue
-        base, ends = p, _delimiters(text, p)
         while True:
+            ends = marks_from(marks, p)
             after = ends & (ends - _ONE)
             if after == np.uint64(0):
-                unusual = p == base  # a word of more than 63 bytes; else only the 64 bytes are used up
+                unusual = True  # a word of more than 56 bytes, or one without a colon at the end of the text
                 break
-            colon, stop = base + trailing_zeros(ends), base + trailing_zeros(after)
+            colon, stop = p + trailing_zeros(ends), p + trailing_zeros(after)
             index, value, usual = _usual_feature(text, p, colon, stop)
             if not usual:
                 unusual = True
@@ -221,15 +221,15 @@ def _features(text, p, rules, columns, k):
             p = stop + _ONE
             if text[stop] == NEWLINE:
                 return DONE, stop, k, hashed
-            ends = after & (after - _ONE)
 
 
 @kernel
-def parse_lines(text, end, rules, columns, progress):
+def parse_lines(text, end, marks, rules, columns, progress):
     """Parse lines up to `end`, where a newline stands, until all are done or one is bad."""
     p, end = np.uint64(progress.position), np.uint64(end)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     hashed = progress.hashed
+    _mark_delimiters(text, p, end, marks)
     while p < end:
         line = p
         while is_blank(text[p]):
@@ -240,7 +240,7 @@ def parse_lines(text, end, rules, columns, progress):
         word = p
         status, p, label = _label(text, p, rules.real_labels)
         if status == DONE:
-            status, word, last, more = _features(text, p, rules, columns, k)
+            status, word, last, more = _features(text, p, marks, rules, columns, k)
         if status != DONE:
             return Progress(np.int64(line), np.int64(row), np.int64(k), hashed, status, np.int64(word))
         p = line_end(text, word) + _ONE

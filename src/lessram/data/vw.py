@@ -115,7 +115,11 @@ class VwParser(LineParser):
 
     def _step(self, chunk: Chunk, progress: Progress) -> Progress:
         room = self._room
-        return Progress(*parse_lines(chunk.text, chunk.size, self._reading, room.products, room.rows, progress))
+        return Progress(
+            *parse_lines(
+                chunk.text, chunk.size, room.marks, self._reading, room.products, room.rows, room.names, progress
+            )
+        )
 
     def _describe(self, chunk: Chunk, progress: Progress) -> str:
         word = rest_of_line(chunk, progress.word)

@@ -1,7 +1,7 @@
 """The kernel that reads Vowpal Wabbit text; `vw.py` describes the format and calls it.
 
-It walks from one delimiter to the next, 64 bytes looked at together, so that the search for the end of a
-name never waits for the name before it to be hashed. What is rare stands in functions of its own.
+Delimiters are marked beforehand, 64 bytes looked at together. The kernel walks from mark to mark and puts names
+aside, to be hashed many at a time at the end of their line. What is rare stands in functions of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from lessram.data.hashing import fold_into_slots, hash_name, number_name
 from lessram.data.interactions import append_products, set_group
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress
-from lessram.data.scanning import load32, mask_of
+from lessram.data.scanning import load32, marking, mask_of, next_mark
+from lessram.data.short_names import LONGEST, hash_waiting, put_name
 from lessram.data.text import (
     BROKEN,
     COLON,
@@ -41,6 +42,7 @@ _ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
 _LARGEST = np.finfo(np.float32).max
 
 _behind_name = mask_of(b":|", up_to=32)
+_mark_names = marking(_behind_name)
 _behind_word = mask_of(b"", up_to=32)
 _behind_head = mask_of(b"|\n")
 
@@ -204,6 +206,12 @@ def hash_token(text, p, end, seed, hash_all):
 
 
 @inlined
+def _is_short_word(text, p, end, hash_all):
+    """Whether a name is short and is hashed: most are."""
+    return end - p <= np.uint64(LONGEST) and (hash_all or digit_run(load_digits(text, p)) < min(end - p, np.uint64(8)))
+
+
+@inlined
 def _behind_blanks(text, p):
     while _is_blank(text[p]):
         p += _ONE
@@ -242,47 +250,44 @@ def namespace(text, p, reading):
 
 
 @inlined
-def _features(text, p, reading, products, rows, k):
+def _features(text, p, marks, reading, products, rows, names, k):
     """The features from the first bar on, to the end of the line.
 
     Returns what is wrong, where it stopped, the new `k`, and whether a value may not be 1.
     """
     room = np.uint64(rows.slots.size)
     seed, scale, step, group, nameless, valued = reading.seed, np.float32(1), _ONE, np.uint8(0), _ZERO, False
-    block, found = p, _behind_name(text, p)  # the delimiters from `block` on that are still ahead
     while True:
-        while found == _ZERO:
-            block += _BLOCK
-            found = _behind_name(text, block)
-        end = block + trailing_zeros(found)
-        found &= found - _ONE
+        end = next_mark(marks, p)
         c = text[end]
         if end != p or c == COLON:
             if k == room:
                 return FULL, p, k, valued
-            value, hashed = scale, _hash_token(text, p, end, seed, reading.hash_all)
-            if c == COLON:
-                start = _behind_blanks(text, end + _ONE)
-                trouble, value, last = _value(text, start)
-                if trouble != DONE:
-                    return trouble, start, k, valued
-                if last == _ZERO:  # a word, hashed under the name; it has the value 1 whatever the namespace's weight
-                    value, last = np.float32(1), _word_end(text, start)
-                    hashed = hash_token(text, start, last, hashed, reading.hash_all)
-                else:
-                    value *= scale
-                    if not abs(value) <= _LARGEST:
-                        return INFINITE, start, k, valued
-                    if end == p:
-                        hashed = number_name(nameless, seed)
-                        nameless += _ONE
-                valued |= value != np.float32(1)
-                end, c = last, text[last]
-                if end - block < _BLOCK - _ONE:
-                    found &= ~_ZERO << (end + _ONE - block)
-                else:
-                    block, found = end + _ONE - _BLOCK, _ZERO  # the next look is at the byte behind the value
-            rows.slots[k] = hashed
+            value = scale
+            if c != COLON and _is_short_word(text, p, end, reading.hash_all):
+                if step & np.uint64(value != np.float32(0)):
+                    put_name(names, text, p, end - p, seed, rows.slots, k)
+            else:
+                hashed = _hash_token(text, p, end, seed, reading.hash_all)
+                if c == COLON:
+                    start = _behind_blanks(text, end + _ONE)
+                    trouble, value, last = _value(text, start)
+                    if trouble != DONE:
+                        return trouble, start, k, valued
+                    if last == _ZERO:
+                        # A word, hashed under the name; it has the value 1 whatever the namespace's weight.
+                        value, last = np.float32(1), _word_end(text, start)
+                        hashed = hash_token(text, start, last, hashed, reading.hash_all)
+                    else:
+                        value *= scale
+                        if not abs(value) <= _LARGEST:
+                            return INFINITE, start, k, valued
+                        if end == p:
+                            hashed = number_name(nameless, seed)
+                            nameless += _ONE
+                    valued |= value != np.float32(1)
+                    end, c = last, text[last]
+                rows.slots[k] = hashed
             rows.values[k] = value
             set_group(products, k, group)
             k += step & np.uint64(value != np.float32(0))
@@ -303,7 +308,6 @@ def _features(text, p, reading, products, rows, k):
             trouble = CONTROL
         if trouble != DONE:
             return trouble, p, k, valued
-        block, found = p, _behind_name(text, p)
 
 
 @inlined
@@ -321,7 +325,7 @@ def _mark(text, p):
 
 
 @kernel
-def parse_lines(text, size, reading, products, rows, progress):
+def parse_lines(text, size, marks, reading, products, rows, names, progress):
     """Parse whole lines up to `size`, behind which stands a newline, until all are done or one is not good.
 
     Nothing of the line at which it stops is kept.
@@ -329,6 +333,7 @@ def parse_lines(text, size, reading, products, rows, progress):
     p, stop = np.uint64(progress.position), np.uint64(size)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     unlabelled, based = progress.unlabelled, progress.based
+    _mark_names(text, p, stop, marks)
     weighted, valued = progress.weighted, progress.valued
     while p < stop:
         line, first, needed = p, k, _ZERO
@@ -341,7 +346,8 @@ def parse_lines(text, size, reading, products, rows, progress):
         if trouble == DONE and row == np.uint64(rows.labels.size):
             trouble = FULL
         if trouble == DONE:
-            trouble, p, k, others = _features(text, bar, reading, products, rows, k)
+            trouble, p, k, others = _features(text, bar, marks, reading, products, rows, names, k)
+            hash_waiting(names, rows.slots)
             if trouble == DONE and products.terms.shape[0]:
                 needed = append_products(products, rows.slots, rows.values, first, k)
                 trouble = FULL if needed > np.uint64(rows.slots.size) else DONE

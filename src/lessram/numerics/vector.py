@@ -74,6 +74,10 @@ class Vector:
     def __rshift__(self, other: Any) -> Vector:
         return self._apply("lshr", other)
 
+    def rotated(self, bits: int) -> Vector:
+        """Every lane with its bits moved up by so many, those that leave at the top coming in again below."""
+        return self._apply("shl", bits) | (self >> (32 - bits))
+
     def below(self, other: Any) -> Vector:
         """1 in the lanes that are less than `other`, else 0 (floats; false for NaN)."""
         mask = self.builder.fcmp_ordered("<", self.value, self._lift(other))
