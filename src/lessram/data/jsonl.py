@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from lessram.data.cells import BLOCK, CellBlock
 from lessram.data.column_scale import ROWS as SAMPLE
@@ -119,14 +120,23 @@ class _Wrong(Exception):
     """A value that its column cannot take: what was found."""
 
 
-def _category(value: Any) -> bytes:
+def _category(value: Any) -> str:
     if isinstance(value, str):
-        return value.encode()
+        return value
     if isinstance(value, bool):
-        return b"true" if value else b"false"
+        return "true" if value else "false"
     if isinstance(value, (int, float)):
-        return repr(value).removesuffix(".0").encode()
+        return repr(value).removesuffix(".0")
     raise _Wrong(type(value).__name__)
+
+
+def _strings(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes of strings, one behind the other, and where each begins."""
+    joined = "".join(names)
+    lengths = map(len, names) if joined.isascii() else (len(name.encode()) for name in names)
+    offsets = np.zeros(len(names) + 1, np.int64)
+    np.cumsum(np.fromiter(lengths, np.int64, len(names)), out=offsets[1:])
+    return np.frombuffer(bytearray(joined.encode()), np.uint8), offsets
 
 
 def _number(value: Any) -> float:
@@ -187,8 +197,9 @@ class JsonParser:
         rows = self._decode(lines)
         if rows and self._columns:
             columns = zip(*map(self._fields, rows), strict=True)
+            flats: dict[str, list[dict[str, Any]]] = {}
             for (i, _, path), values in zip(self._columns, columns, strict=False):
-                self._put(i, self._column(values, path, rows))
+                self._put(i, self._column(values, path, rows, flats))
 
         def place_of(i: int) -> Place:
             return chunk.stop if starts[i] >= chunk.size else Place(source, base + starts[i], numbers[i])
@@ -209,30 +220,31 @@ class JsonParser:
                 rows.append(self._decoder.decode(b"{}"))
         return rows
 
-    def _column(self, values: tuple[Any, ...], path: tuple[str, list[str]], rows: list[Any]) -> Sequence[Any]:
-        """The values of a column, those found in objects included."""
+    def _column(
+        self,
+        values: tuple[Any, ...],
+        path: tuple[str, list[str]],
+        rows: list[Any],
+        flats: dict[str, list[dict[str, Any]]],
+    ) -> Sequence[Any]:
+        """The values of a column, those found in objects included. `flats`: the objects of each field, once flat."""
         top, below = path
         if not below:
             return values
-        found = list(values)
-        for i, row in enumerate(rows):
-            if found[i] is None and isinstance(getattr(row, top), dict):
-                found[i] = _flatten(getattr(row, top)).get(below[0])
-        return found
+        if top not in flats:
+            objects = (getattr(row, top) for row in rows)
+            flats[top] = [_flatten(found) if isinstance(found, dict) else {} for found in objects]
+        pairs = zip(values, flats[top], strict=True)
+        return [flat.get(below[0]) if value is None else value for value, flat in pairs]
 
     def _put(self, column: int, values: Sequence[Any]) -> None:
         block, kind = self._block, self._block.schema.kinds[column]
         kinds = set(map(type, values))
         block.put_present(column, True, len(values))
         if kind in ("categorical", "text"):
-            if kinds <= _PLAIN_NAMES:
-                names = [value.encode() if value else b"" for value in values]
-            else:
-                names = self._convert(column, values, _category, b"")
-            data = np.frombuffer(bytearray(b"".join(names)), np.uint8)
-            offsets = np.zeros(len(names) + 1, np.int64)
-            np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=offsets[1:])
-            (block.put_names if kind == "categorical" else block.put_text)(column, data, offsets)
+            plain = kinds <= _PLAIN_NAMES
+            names = [value or "" for value in values] if plain else self._convert(column, values, _category, "")
+            (block.put_names if kind == "categorical" else block.put_text)(column, *_strings(names))
             return
         try:  # None becomes NaN, an empty cell
             numbers = np.array(values, np.float64) if kinds <= _PLAIN_NUMBERS else None
