@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import vowpal
+from numpy.typing import NDArray
 from package_sets import NUMERIC_SETS
 from peer_sets import DataSet
 from peer_systems import SYSTEMS as PEERS
@@ -16,8 +17,8 @@ from peer_systems import Run
 from sklearn.linear_model import SGDClassifier
 
 from lessram import Learner, Spec, SpecError
-from lessram.learning import auto_rate
-from lessram.model.spec import PAPER
+from lessram.learning import auto_choice
+from lessram.model.spec import PAPER, halfword_choices
 
 ALPHAS = (0.02, 0.08, 0.32, 1.28)
 OURS: dict[str, dict[str, Any]] = {
@@ -25,7 +26,7 @@ OURS: dict[str, dict[str, Any]] = {
     "paper, 24 bits": PAPER,
     "squares, 64 bits": {"weights": "float32", "rates": "squares32"},
     "lessram, 24 bits": {},
-    "lessram, 16 bits": {"weights": "e3m6", "rates": "squares6"},
+    "lessram, 16 bits": {"rates": "squares6"},
     "lessram, ftrl, l1 1": {"algorithm": "ftrl", "l1": 1.0},
 }
 FIXED = "lessram, 24 bits, alpha 0.3"
@@ -46,33 +47,38 @@ def fields_of(name: str) -> dict[str, Any]:
 
 
 def learned(data: DataSet, fields: dict[str, Any], rate: float, seed: int = 0) -> Run:
-    """One pass over rows in memory."""
-    learner = Learner(Spec(**{"slots": data.slots, **fields, "alpha": rate, "seed": seed}))
-    start = time.perf_counter()
-    margins = learner.learn(data.batch, trusted=True)
-    return Run(margins, time.perf_counter() - start, learner.model.bits_per_slot)
+    """One pass over rows in memory at a learning rate."""
+    return by_default(data, {**fields, "alpha": rate, "seed": seed})
 
 
 def by_default(data: DataSet, fields: dict[str, Any], predict: DataSet | None = None) -> Run:
-    """As `lessram train` does: alpha as it is said, else chosen on the first examples. Margins of `predict`, if any."""
-    spec = Spec(**{"slots": data.slots, **fields})
-    if "alpha" in fields:
-        return learned(data, fields, spec.alpha)
-    first = auto_rate.first_examples([data.batch])
-    assert first is not None
-    choice = auto_rate.choose_alpha(spec, first)
-    learner = Learner(Spec(**{"slots": data.slots, **fields, "alpha": choice.alpha}))
+    """As `lessram train` does: what is not said is chosen on the first examples. Margins of `predict`, if any."""
+    spec, ahead = _chosen(data, fields)
+    learner = Learner(spec)
+    start = time.perf_counter()
     margins = learner.learn(data.batch, trusted=True)
-    margins[: first.rows] = choice.margins
+    seconds = time.perf_counter() - start
+    margins[: len(ahead)] = ahead
     if predict is not None:
         margins = learner.predict(predict.batch, trusted=True)
-    return Run(margins, 0.0, learner.model.bits_per_slot)
+    return Run(margins, seconds, learner.model.bits_per_slot)
+
+
+def _chosen(data: DataSet, fields: dict[str, Any]) -> tuple[Spec, NDArray[np.float64]]:
+    """All choices, and the margins that the first examples are scored by."""
+    spec = Spec(**{"slots": data.slots, **halfword_choices(fields), **fields})
+    open_alpha, open_range = "alpha" not in fields, "weights" not in fields
+    if not (open_alpha or open_range):
+        return spec, np.empty(0)
+    first = auto_choice.first_examples([data.batch])
+    assert first is not None
+    return auto_choice.choose(spec, first, alpha=open_alpha, range=open_range)
 
 
 def _exists(fields: dict[str, Any]) -> bool:
     """Whether this version knows such models."""
     try:
-        Spec(**{"slots": 8, **fields})
+        Spec(**{"slots": 8, **halfword_choices(fields), **fields})
     except (SpecError, TypeError):
         return False
     return True

@@ -156,7 +156,7 @@ def test_large_arrays_are_not_copied(index_type, tmp_path, monkeypatch):
     batches = list[Batch]()
     learn = Learner.learn
     monkeypatch.setattr(Learner, "learn", lambda self, batch, **how: batches.append(batch) or learn(self, batch, **how))
-    LogisticRegression(passes=1, alpha=0.3).fit(X, y)
+    LogisticRegression(passes=1, alpha=0.3, weights="q3.12").fit(X, y)
     assert len(batches) == 1
     assert np.shares_memory(batches[0].slots, X.indices)
     assert np.shares_memory(batches[0].values, X.data)
@@ -487,7 +487,7 @@ def test_bad_labels():
         ({"alpha": -1}, "alpha must be above 0"),
         ({"base": 1.0}, "base must be above 1"),
         ({"radius": 100.0}, "radius must be between"),
-        ({"weights": 13}, "weights must be float32 or a format such as q3.12, got 13"),
+        ({"weights": 13}, "weights must be auto, float32 or a format such as q3.12, got 13"),
         ({"weights": "q20.13"}, "fixed-point format"),
         ({"rates": "fast"}, "rates must be one of"),
         ({"scale": None}, "scale must be one of"),

@@ -28,10 +28,10 @@ from lessram.data.formats import Reading
 from lessram.data.matrix import Matrix
 from lessram.data.targets import codes_of
 from lessram.errors import DataError, SpecError
-from lessram.learning import auto_rate
+from lessram.learning import auto_choice
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
-from lessram.model.spec import DEFAULT_ALPHA, Spec
+from lessram.model.spec import DEFAULT_ALPHA, Spec, halfword_choices
 from lessram.tables.layout import copied, is_writable
 
 ENOUGH_ROWS = 20_000
@@ -55,9 +55,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     ----------
     n_slots : int, default=None
         Coefficients a table holds; None for one a feature. Features beyond it are hashed into it.
-    weights : str, default="q3.12"
+    weights : str, default="auto"
         float32, a fixed-point format qN.M of at most 16 bits, e3m6, a minifloat of 10 bits, with squares6, or
-        adaptive: a byte for a rare feature, 24 bits for others, with rates by counts.
+        adaptive: a byte for a rare feature, 24 bits for others, with rates by counts. "auto": q3.12, or with squares6
+        e3m6; `fit` looks at the first 16,384 rows and takes a wider format of as many bits if they need it.
     rates : str, default="squares8"
         How the learning rate falls: with a randomized 8-bit sum of squared gradients a coefficient (squares8; squares6,
         with weights e3m6, shares 16 bits with the weight), with a randomized 8-bit count (morris8, the paper's, or
@@ -119,7 +120,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self,
         *,
         n_slots: int | None = None,
-        weights: str = "q3.12",
+        weights: str = "auto",
         rates: str = "squares8",
         alpha: float | str = "auto",
         beta: float = 0.3,
@@ -160,8 +161,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         passes = self._passes(len(codes))
         matrix = _matrix(X, self._slots())
         self._begin(classes)
-        if self.alpha == "auto":
-            self._choose_alphas(auto_rate.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
+        if "auto" in (self.alpha, self.weights):
+            self._choose(auto_choice.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
         self.n_iter_ = passes
         self._learn(matrix, codes, weights, passes)
         return self
@@ -270,11 +271,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _specs(self, models: int) -> list[Spec]:
         if not isinstance(self.weights, str):
-            raise SpecError(f"weights must be float32 or a format such as q3.12, got {self.weights!r}")
+            raise SpecError(f"weights must be auto, float32 or a format such as q3.12, got {self.weights!r}")
+        chosen: dict[str, Any] = {"rates": self.rates} | ({} if self.weights == "auto" else {"weights": self.weights})
         spec = Spec(
+            **{**halfword_choices(chosen), **chosen},
             slots=self._slots(),
-            weights=self.weights,
-            rates=self.rates,
             alpha=DEFAULT_ALPHA if self.alpha == "auto" else _number("alpha", self.alpha, "a number or auto"),
             beta=_number("beta", self.beta),
             step_rule=self.step or "",
@@ -290,12 +291,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         others = (msgspec.structs.replace(spec, seed=(spec.seed + k) % _SEEDS) for k in range(1, models))
         return [spec, *others]
 
-    def _choose_alphas(self, first: Batch | None, codes: NDArray[np.intp], passes: int) -> None:
+    def _choose(self, first: Batch | None, codes: NDArray[np.intp], passes: int) -> None:
         assert first is not None  # scikit-learn has seen to it that there are rows
+        choices = {"alpha": self.alpha == "auto", "range": self.weights == "auto" and self.radius is None}
         for k, model in enumerate(self.models_):
             seen = first._replace(labels=self._labels(codes[: first.rows], k))
-            alpha = auto_rate.choose_alpha(model.spec, seen, passes).alpha
-            model.spec = msgspec.structs.replace(model.spec, alpha=alpha)
+            model.spec = auto_choice.choose(model.spec, seen, passes=passes, **choices).spec
             self._learners[k] = Learner(model)
 
     def _labels(self, codes: NDArray[np.intp], k: int) -> NDArray[np.float32]:

@@ -33,7 +33,11 @@ def train(
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="float32, fixed point qN.M of at most 16 bits, e3m6, adaptive.  [q3.12]"),
+        typer.Option(
+            metavar="FORMAT",
+            help="float32, fixed point qN.M of at most 16 bits, e3m6 or e3m6xT, adaptive; auto is q3.12 (with "
+            "squares6, e3m6), or a wider format if the first examples need it.  [auto]",
+        ),
     ] = None,
     codebook: Annotated[
         str | None,
@@ -47,7 +51,7 @@ def train(
         typer.Option(
             metavar="RATES",
             help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32, squares6 "
-            "(with e3m6: 16 bits for both).  [squares8]",
+            "(16 bits for weight and sum).  [squares8]",
         ),
     ] = None,
     step: Annotated[
@@ -159,7 +163,7 @@ def train(
       lessram train lake/*.parquet -o lake.lessram --label click --categorical user,site --text title
       lessram train clicks.vw -o clicks.lessram --interactions ab --ignore c
       lessram train clicks.svm -o sparse.lessram --algorithm ftrl --l1 1
-      lessram train clicks.vw -o clicks.lessram --weights e3m6 --rates squares6 --bits 28
+      lessram train clicks.vw -o clicks.lessram --rates squares6 --bits 28
       lessram train clicks.svm -o paper.lessram --preset paper --alpha 0.1
       lessram train clicks.svm -o small.lessram --weights adaptive --codebook auto
     """
@@ -168,7 +172,7 @@ def train(
     from lessram.learning.training import Plan, Training, as_before, plan_sources, reading_of
 
     chosen = {
-        "weights": weights,
+        "weights": None if weights == "auto" else weights,
         "codebook": codebook,
         "gamma": gamma,
         "rates": rates,
@@ -205,10 +209,14 @@ def train(
         scale_columns=scale_columns,
     )
     model = _start(initial, {name: value for name, value in chosen.items() if value is not None}, preset)
-    if initial is not None and alpha is not None:
-        raise SpecError("--alpha cannot be changed when going on from a model (-i)")
+    if initial is not None:
+        for option, given in {"--alpha": alpha, "--weights": weights}.items():
+            if given is not None:
+                raise SpecError(f"{option} cannot be changed when going on from a model (-i)")
+    unsaid = preset is None and initial is None
+    auto_alpha = alpha == "auto" or (alpha is None and unsaid)
+    auto_range = (weights == "auto" or (weights is None and unsaid)) and radius is None
     goes_on = bool(model.reader)  # what is not said again stays as it was
-    auto_alpha = alpha == "auto" or (alpha is None and preset is None and initial is None)
     sources = plan_sources(data)
     check_apart((output, cache, checkpoint), (source.path for source in sources))
     stream = Stream([source.path for source in sources], Form(name=format, delimiter=delimiter, header=header))
@@ -224,9 +232,8 @@ def train(
         cache=None if cache is None else str(cache.absolute()),
         shuffle=shuffle,
     )
-    _carry_out(
-        Training(model, plan, stream=stream, auto_alpha=auto_alpha), output, quiet=quiet, json=json, whole_life=False
-    )
+    training = Training(model, plan, stream=stream, auto_alpha=auto_alpha, auto_range=auto_range)
+    _carry_out(training, output, quiet=quiet, json=json, whole_life=False)
 
 
 def resume(
@@ -271,16 +278,14 @@ def _rate(given: str | None) -> float:
 
 def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> Model:
     from lessram.model.model import Model
-    from lessram.model.spec import PAPER, Spec
+    from lessram.model.spec import PAPER, Spec, halfword_choices
 
     if preset not in (None, "paper"):
         raise SpecError(f"--preset must be paper, got {preset!r}")
     if initial is None:
         if chosen.get("weights") in ("adaptive", "gamma") and chosen.get("rates", "morris8") not in _RANDOMIZED:
             raise SpecError(f"weights {chosen['weights']} have rates by randomized counts, got rates {chosen['rates']}")
-        cell = {"weights": "e3m6", "rates": "squares6"}  # one says the other
-        implied = cell if any(chosen.get(name) == value for name, value in cell.items()) else {}
-        return Model.new(Spec(**{"slots": 1 << 22, **(PAPER if preset else {}), **implied, **chosen}))
+        return Model.new(Spec(**{"slots": 1 << 22, **(PAPER if preset else {}), **halfword_choices(chosen), **chosen}))
     if preset:
         raise SpecError("--preset cannot be changed when going on from a model (-i)")
     if chosen:

@@ -12,6 +12,7 @@ from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.invariant import margin_pieces
 from lessram.numerics.loss import Loss
+from lessram.numerics.minifloat import Minifloat
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
 from lessram.tables.adaptive import Adaptive, AdaptiveRule, AdaptiveScratch, adaptive_rule, adaptive_scratch
@@ -37,7 +38,7 @@ AnyRule = Rule | SquaresRule | ProximalRule | HalfwordRule | AdaptiveRule | Grad
 def rule_of(spec: Spec) -> Rule | SquaresRule | ProximalRule | HalfwordRule:
     """How the coefficients of such a model move."""
     if spec.rates == "squares6":
-        return halfword_rule(spec.alpha, spec.beta, spec.radius)
+        return halfword_rule(spec.alpha, spec.beta, Minifloat.parse(spec.weights), spec.radius)
     if spec.rates in SQUARES:
         rule = squares_rule(spec.base, spec.alpha, spec.beta, _limit(spec), spec.step)
         return rule if spec.shrinkage is None else ProximalRule(*rule, spec.shrinkage)

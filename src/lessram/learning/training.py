@@ -21,7 +21,7 @@ from lessram.data.remote import is_url
 from lessram.data.shuffle import Shuffler
 from lessram.data.source import STDIN, Identity, identify
 from lessram.errors import DataError, FileFormatError, SpecError
-from lessram.learning import auto_rate
+from lessram.learning import auto_choice
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.learning.progressive import scored_learning, scores_of
@@ -83,7 +83,8 @@ def plan_sources(sources: list[str]) -> list[Identity]:
 class Training:
     """Carries out a plan on a model, batch by batch. `stream` is the plan's sources, if they are open already.
 
-    `auto_alpha`: the first examples choose the model's alpha (`auto_rate.py`); it stands in every checkpoint.
+    `auto_alpha`, `auto_range`: the first examples choose the model's alpha and how far its weights may reach
+    (`auto_choice.py`); what they chose stands in every checkpoint.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Training:
         standing: Standing | None = None,
         stream: Stream | None = None,
         auto_alpha: bool = False,
+        auto_range: bool = False,
     ) -> None:
         if model.reader and reading_of(model) != plan.reading:
             raise SpecError(_difference(reading_of(model), plan.reading))
@@ -100,7 +102,8 @@ class Training:
         self._stream = stream
         self.model = model
         self.learner = Learner(model)
-        self._auto_alpha = auto_alpha
+        self._choices = {"alpha": auto_alpha, "range": auto_range}
+        self._choosing = auto_alpha or auto_range
         self.plan = plan
         self.report = Report(plan.max_errors)
         self.position = standing.position if standing else Position()
@@ -205,10 +208,10 @@ class Training:
         self._learn = (
             scored_learning(self.learner) if self.pass_number == 0 else partial(self.learner.learn, trusted=True)
         )
-        first = auto_rate.FirstExamples[Position]()
-        use = partial(self._look_ahead, first) if self._auto_alpha else self._use
+        first = auto_choice.FirstExamples[Position]()
+        use = partial(self._look_ahead, first) if self._choosing else self._use
         yield from self._shuffled(reader, use) if self.plan.shuffle else reader.use_in_turn(use)
-        if self._auto_alpha:  # there were not more
+        if self._choosing:  # there were not more
             self._begin(first)
             yield
 
@@ -222,22 +225,22 @@ class Training:
             self.save_checkpoint()
             self._saved_at = self.model.examples
 
-    def _look_ahead(self, first: auto_rate.FirstExamples[Position], batch: Batch, place: Position) -> None:
-        """Keep batches until there are enough to choose alpha by."""
-        if not self._auto_alpha:
+    def _look_ahead(self, first: auto_choice.FirstExamples[Position], batch: Batch, place: Position) -> None:
+        """Keep batches until there are enough to choose by."""
+        if not self._choosing:
             self._use(batch, place)
             return
         first.keep(batch, place)
         if first.enough:
             self._begin(first)
 
-    def _begin(self, first: auto_rate.FirstExamples[Position]) -> None:
-        """Choose alpha by the first examples, then learn them."""
-        self._auto_alpha = False
+    def _begin(self, first: auto_choice.FirstExamples[Position]) -> None:
+        """Choose by the first examples, then learn them."""
+        self._choosing = False
         examples = first.examples()
         if examples is not None:
-            choice = auto_rate.choose_alpha(self.model.spec, examples, self.plan.passes)
-            self.model.spec = msgspec.structs.replace(self.model.spec, alpha=choice.alpha)
+            choice = auto_choice.choose(self.model.spec, examples, passes=self.plan.passes, **self._choices)
+            self.model.spec = choice.spec
             self.learner = Learner(self.model)
             self._learn = scored_learning(self.learner, choice.margins)
         for batch, place in first.hand_out():

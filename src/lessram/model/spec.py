@@ -21,7 +21,7 @@ from lessram.numerics.loss import Loss
 from lessram.numerics.minifloat import Minifloat
 from lessram.numerics.proximal import ALGORITHMS, Shrinkage, shrinkage
 from lessram.tables.book import scaled, shipped_book
-from lessram.tables.layout import ADAPTIVE, GAMMA, PROXIMAL, RATE_STATE, SQUARES, cell_type
+from lessram.tables.layout import ADAPTIVE, GAMMA, HALFWORD, PROXIMAL, RATE_STATE, SQUARES, cell_type
 
 LARGEST_SLOTS = 1 << 40
 STEPS = ("plain", "invariant")
@@ -56,9 +56,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     slots: int
     """How many coefficients the table has."""
     weights: str = "q3.12"
-    """float32, a fixed-point format qN.M of at most 16 bits, e3m6, a 10-bit minifloat that goes with squares6, or
-    adaptive: a byte for a rare coordinate, more for those that need it. gamma is a control: the paper's grids of gamma
-    times the rate, whose bits are counted but not saved."""
+    """float32, a fixed-point format qN.M of at most 16 bits, e3m6, a 10-bit minifloat that goes with squares6 (e3m6x2,
+    e3m6x4 ...: the same so many times as wide), or adaptive: a byte for a rare coordinate, more for those that need it.
+    gamma is a control: the paper's grids of gamma times the rate, whose bits are counted but not saved."""
     rates: str = "squares8"
     """global: alpha / sqrt(t). By counts: exact32; morris8, the paper's 8-bit randomized counter; ladder8, one that is
     exact for small counts. By squared gradients: squares32, or squares8, an 8-bit randomized accumulator,
@@ -246,3 +246,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def scaled_book(self, book: Book) -> NDArray[np.void]:
         """A codebook for this alpha, as cells in units of the grid."""
         return scaled(book, self.alpha, self.step, self.grid.units_within(self.radius))
+
+
+def halfword_choices(chosen: dict[str, Any]) -> dict[str, str]:
+    """What weights and rates say of each other where only one of the 16-bit cell's pair was chosen.
+
+    >>> halfword_choices({"rates": "squares6"}), halfword_choices({"weights": "e3m6x2"}), halfword_choices({})
+    ({'weights': 'e3m6', 'rates': 'squares6'}, {'weights': 'e3m6', 'rates': 'squares6'}, {})
+    """
+    weights, rates = HALFWORD
+    implied = chosen.get("rates") == rates or str(chosen.get("weights", "")).startswith(weights)
+    return {"weights": weights, "rates": rates} if implied else {}

@@ -70,6 +70,11 @@ class FixedPoint:
         return self.largest_units * self.step
 
     @property
+    def wider(self) -> FixedPoint:
+        """The format of as many bits that reaches twice as far, in steps twice as long."""
+        return FixedPoint(self.whole_bits + 1, self.fraction_bits - 1)
+
+    @property
     def dtype(self) -> np.dtype[np.signedinteger]:
         """The machine integer that holds one value."""
         return np.dtype(np.int8 if self.width <= 8 else np.int16)

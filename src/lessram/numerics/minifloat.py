@@ -5,9 +5,12 @@ step is the unit; in units every weight is an integer:
 
     0 .. 2^(Y+1) in steps of 1, then 2^Y gridpoints in steps of 2 up to 2^(Y+2), in steps of 4 up to 2^(Y+3) ...
 
-e3m6: step 2^-10 below 1/8, doubling with every binade, 2^-4 below 8. A weight is stored as its ordinal on the
-grid, ... -2, -1, 0, 1, 2 ..., so that neighbours differ by one and zeroed memory holds zeros. One more bit of
-mantissa halves every step: the gridpoints of e3m6 are those of e3m7 with even ordinals.
+e3m6: step 2^-10 below 1/8, doubling with every binade, 2^-4 below 8. eXmYxT is the same T times as large, T a power of
+two: e3m6x4 reaches up to 32 and has steps of 2^-8 below 1/2. Counted in units the two are one.
+
+A weight is stored as its ordinal on the grid, ... -2, -1, 0, 1, 2 ..., so that neighbours differ by one and zeroed
+memory holds zeros. One more bit of mantissa halves every step: the gridpoints of e3m6 are those of e3m7 with even
+ordinals.
 
 RandomRound on an uneven grid takes the two gridpoints around w + delta, lo <= w + delta < hi, and chooses hi with
 probability (w + delta - lo) / (hi - lo): unbiased. Single precision is enough, since w is an integer of units:
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,33 +38,41 @@ from lessram.numerics.random import uniform
 from lessram.numerics.rounding import LARGEST_STEP
 
 REACH = 8.0
-"""Where every format ends; weights stay below."""
+"""Where every format ends, but for its factor; weights stay below."""
+MOST_TIMES = 4096
 
 
 @dataclass(frozen=True)
 class Minifloat:
-    """The format eXmY.
+    """The format eXmY, or eXmYxT.
 
     >>> e3m6 = Minifloat.parse("e3m6")
     >>> e3m6.width, e3m6.step * 1024, e3m6.largest
     (10, 1.0, 7.9375)
     >>> e3m6.units(np.array([0, 1, 127, 128, 129, -129, 511]))
     array([   0,    1,  127,  128,  130, -130, 8128])
+    >>> Minifloat.parse("e3m6x4").largest
+    31.75
     """
 
     exponent_bits: int
     mantissa_bits: int
+    times: int = 1
+    """How much larger everything is than in eXmY."""
 
     @classmethod
     def parse(cls, text: str) -> Minifloat:
-        """Read "e3m6"."""
-        match = re.fullmatch(r"e([1-4])m(\d)", text)
+        """Read "e3m6", or "e3m6x4"."""
+        match = re.fullmatch(r"e([1-4])m(\d)(?:x([1-9]\d{0,3}))?", text)
         if match is None:
             raise SpecError(f"expected a minifloat format such as e3m6, got {text!r}")
-        return cls(int(match[1]), int(match[2]))
+        times = 1 if match[3] is None else int(match[3])
+        if match[3] is not None and (times == 1 or times > MOST_TIMES or times & (times - 1)):
+            raise SpecError(f"the factor of a minifloat format must be a power of two, 2 to {MOST_TIMES}, got {text!r}")
+        return cls(int(match[1]), int(match[2]), times)
 
     def __str__(self) -> str:
-        return f"e{self.exponent_bits}m{self.mantissa_bits}"
+        return f"e{self.exponent_bits}m{self.mantissa_bits}" + (f"x{self.times}" if self.times > 1 else "")
 
     @property
     def width(self) -> int:
@@ -71,7 +82,12 @@ class Minifloat:
     @property
     def step(self) -> float:
         """The unit: the distance of gridpoints next to zero."""
-        return REACH / 2 ** (self.mantissa_bits + 2**self.exponent_bits - 1)
+        return self.times * REACH / 2 ** (self.mantissa_bits + 2**self.exponent_bits - 1)
+
+    @property
+    def wider(self) -> Minifloat:
+        """The format of as many bits that reaches twice as far, in steps twice as long."""
+        return replace(self, times=2 * self.times)
 
     @property
     def largest_ordinal(self) -> int:

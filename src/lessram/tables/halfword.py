@@ -1,5 +1,7 @@
 """Tables of 16 bits a slot, all state included: weights e3m6 and rates squares6 in one aligned halfword.
 
+Weights e3m6xT are the same cells: only the unit of weights, by which margins are multiplied and steps divided, differs.
+
     bits 15 .. 6   the weight's ordinal in e3m6, signed (numerics/minifloat.py)
     bits  5 .. 0   the level of the accumulator of squared gradients (numerics/six_bits.py)
 
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.accumulator import Accumulator, fine_uniform, fraction_of
-from lessram.numerics.minifloat import E3M6, E3M7, rounded_sum
+from lessram.numerics.minifloat import E3M6, E3M7, Minifloat, rounded_sum
 from lessram.numerics.random import rounding_bits, shared_word, word
 from lessram.numerics.rounding import project
 from lessram.numerics.six_bits import FIRST_HIGH, LEVEL_BITS, LEVELS, advanced_by_pairs, six_bit_accumulator
@@ -66,7 +68,7 @@ class HalfwordRule(NamedTuple):
     limit: np.int32
     """R, as an ordinal in e3m7."""
     step: float
-    """The unit of weights, that of e3m7."""
+    """The unit of weights, that of e3m7 or of the same multiple of it."""
 
 
 class HalfwordScratch(NamedTuple):
@@ -93,16 +95,16 @@ def halfword_scratch(longest: int) -> HalfwordScratch:
     return made
 
 
-def halfword_rule(alpha: float, beta: float, radius: float | None) -> HalfwordRule:
-    """The rule for these choices."""
-    limit = E3M6.ordinals(np.array([E3M6.units_within(radius)]))[0]  # cells of both kinds end there
+def halfword_rule(alpha: float, beta: float, grid: Minifloat, radius: float | None) -> HalfwordRule:
+    """The rule for these choices; `grid` is e3m6 or a multiple of it."""
+    limit = grid.ordinals(np.array([grid.units_within(radius)]))[0]  # cells of both kinds end there
     return HalfwordRule(
         sums=six_bit_accumulator(),
         units=_UNITS.astype(np.int16),
         alpha=np.float32(alpha),
         beta=np.float32(beta),
         limit=np.int32(2 * limit),
-        step=E3M7.step,
+        step=grid.step / 2,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from lessram.errors import SpecError
 from lessram.numerics.fixed_point import FixedPoint
-from lessram.numerics.minifloat import E3M6
+from lessram.numerics.minifloat import E3M6, Minifloat
 from lessram.numerics.proximal import Shrinkage, shrink, threshold_and_factor
 from lessram.tables import adaptive_store
 from lessram.tables.adaptive import Adaptive
@@ -45,6 +46,11 @@ GAMMA = "gamma"
 Table = Flat | Squares | Halfword | Adaptive | Graded
 
 
+def is_halfword_format(weights: str) -> bool:
+    """Whether weights are e3m6 or a multiple of it, which has the same codes."""
+    return weights.startswith("e") and dataclasses.replace(Minifloat.parse(weights), times=1) == E3M6
+
+
 def cell_type(weights: str, rates: str) -> np.dtype:
     """The packed cell for these weights and rates.
 
@@ -55,8 +61,8 @@ def cell_type(weights: str, rates: str) -> np.dtype:
         raise SpecError(f"rates must be one of {', '.join(RATE_STATE)}, got {rates!r}")
     if rates in EXACT and weights != "float32":
         raise SpecError(f"rates {rates} go with weights float32 (a 64-bit control), got weights {weights}")
-    if rates == "squares6" or weights == str(E3M6):
-        if (weights, rates) != HALFWORD:
+    if rates == "squares6" or weights.startswith("e"):
+        if rates != HALFWORD[1] or not is_halfword_format(weights):
             raise SpecError(
                 f"weights {HALFWORD[0]} and rates {HALFWORD[1]} share one 16-bit cell and go together only, "
                 f"got weights {weights} with rates {rates}"

@@ -1,10 +1,11 @@
-"""The learning rate chosen on the first examples: good, honest, and the same however the stream is cut."""
+"""Alpha and the range of weights chosen on the first examples: well, honestly, the same however the stream is cut."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,8 +16,8 @@ from lessram import LogisticRegression, SpecError
 from lessram.cli.main import app
 from lessram.data.batch import Batch, owned
 from lessram.data.formats import Form, Reading
-from lessram.learning import auto_rate
-from lessram.learning.auto_rate import CANDIDATES, FIRST, choose_alpha, first_examples
+from lessram.learning import auto_choice
+from lessram.learning.auto_choice import CANDIDATES, FIRST, LEAST_GAIN, TIGHT, choose, first_examples
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.learning.training import Plan, Training, plan_sources
@@ -36,6 +37,13 @@ def stream(rows: int = 3000, noise: float = 0.3, seed: int = 5) -> Batch:
     return Batch(labels.astype(np.float32), np.arange(rows + 1) * 10, slots.astype(np.uint32).ravel())
 
 
+def decisive(rows: int = 1500, seed: int = 6) -> Batch:
+    """One feature a row, out of four, whose sign is the label: weights grow without end."""
+    rng = np.random.default_rng(seed)
+    slots, values = rng.integers(0, 4, rows).astype(np.uint32), rng.normal(size=rows).astype(np.float32)
+    return Batch((values > 0).astype(np.float32), np.arange(rows + 1), slots, values)
+
+
 def margins_of(spec: Spec, batch: Batch, alpha: float) -> NDArray[np.float64]:
     return Learner(Spec(slots=spec.slots, seed=spec.seed, alpha=alpha)).learn(batch)
 
@@ -51,30 +59,65 @@ def test_the_best_candidate_wins() -> None:
     """Candidates learn in small tables of their own, and yet predict as a full table would."""
     batch = stream()
     losses = [loss_of(margins_of(SPEC, batch, alpha), batch) for alpha in CANDIDATES]
-    assert choose_alpha(SPEC, batch).alpha == CANDIDATES[int(np.argmin(losses))]
+    assert choose(SPEC, batch).spec.alpha == CANDIDATES[int(np.argmin(losses))]
     assert 0 < np.argmin(losses) < len(CANDIDATES) - 1
 
 
-def test_no_score_has_seen_its_label() -> None:
+@pytest.mark.parametrize("batch", [stream(700), decisive(700)], ids=["usual", "wide"])
+def test_no_score_has_seen_its_label(batch: Batch) -> None:
     """Labels from some row on do not change what is shown for the rows up to it, nor for the row itself."""
-    batch = stream(700)
-    shown = choose_alpha(SPEC, batch).margins
+    shown = choose(SPEC, batch, range=True).margins
     assert (shown[:64] == margins_of(SPEC, batch, FIRST)[:64]).all()
     for row in (1, 64, 100, 128, 500):
         labels = batch.labels.copy()
         labels[row:] = 1 - labels[row:]
-        assert (choose_alpha(SPEC, batch._replace(labels=labels)).margins[: row + 1] == shown[: row + 1]).all()
+        again = choose(SPEC, batch._replace(labels=labels), range=True).margins
+        assert (again[: row + 1] == shown[: row + 1]).all()
+
+
+@pytest.mark.parametrize(("weights", "rates"), [("q3.12", "squares8"), ("e3m6", "squares6")])
+def test_the_range_is_widened_where_weights_need_it(weights: str, rates: str) -> None:
+    """A format of as many bits that predicts better; on the narrow one, weights stand at its end."""
+    spec, batch = Spec(slots=500, weights=weights, rates=rates), decisive()
+    wide = choose(spec, batch, range=True).spec
+    assert choose(spec, batch).spec.weights == weights
+    assert (wide.grid.width, wide.rates) == (spec.grid.width, rates)
+    assert wide.grid.largest > spec.grid.largest
+    narrow, learned = (Learner(msgspec.structs.replace(wide, weights=w)) for w in (weights, wide.weights))
+    losses = [loss_of(learner.learn(batch), batch) for learner in (narrow, learned)]
+    assert np.abs(narrow.model.weights()).max() == spec.grid.largest
+    assert np.abs(learned.model.weights()).max() > spec.grid.largest
+    assert losses[1] < losses[0] - LEAST_GAIN
+    assert choose(spec, stream(), range=True).spec.weights == weights
+
+
+def test_a_wider_range_that_predicts_hardly_better_is_not_taken() -> None:
+    """Features that always come with their label: weights grow, but the loss is next to nothing as it is."""
+    batch = decisive()._replace(values=None, slots=(decisive().labels + 1).astype(np.uint32))
+    chosen = choose(SPEC, batch, range=True).spec
+    learner = Learner(chosen)
+    learner.learn(batch)
+    assert np.abs(learner.model.weights()).max() > TIGHT * chosen.grid.largest
+    assert chosen.weights == "q3.12"
+
+
+def test_the_range_for_an_alpha_that_was_given() -> None:
+    spec = Spec(slots=4, alpha=5.0)
+    batch = decisive()
+    chosen = choose(spec, batch, alpha=False, range=True).spec
+    assert (chosen.alpha, chosen.weights) == (5.0, "q4.11")
+    assert choose(Spec(slots=4, alpha=0.01), batch, alpha=False, range=True).spec.weights == "q3.12"
 
 
 @pytest.mark.parametrize("places", [[], [1, 2, 900], list(range(10, 1000, 90))])
 def test_the_first_examples_are_the_same_for_any_cut(monkeypatch: pytest.MonkeyPatch, places: list[int]) -> None:
     batch = stream(1000)
-    monkeypatch.setattr(auto_rate, "ROWS", 300)
+    monkeypatch.setattr(auto_choice, "ROWS", 300)
     first = first_examples(cut(batch, places))
     assert first is not None
     for found, expected in zip(first, owned(batch.slice(0, 300)), strict=True):
         assert (found is None and expected is None) or (found == expected).all()
-    monkeypatch.setattr(auto_rate, "FEATURES", 1005)
+    monkeypatch.setattr(auto_choice, "FEATURES", 1005)
     fewer = first_examples(cut(batch, places))
     assert fewer is not None
     assert fewer.rows == 100
@@ -85,11 +128,11 @@ def test_values_and_weights_and_losses_take_part() -> None:
     rows = make_rows(500, (3, 8, 0, 15) * 20, valued=True)
     batch = to_batch(rows)
     for loss in ("logistic", "squared", "hinge"):
-        choice = choose_alpha(Spec(slots=500, loss=loss), batch)
-        assert choice.alpha in CANDIDATES
+        choice = choose(Spec(slots=500, loss=loss), batch)
+        assert choice.spec.alpha in CANDIDATES
         assert np.isfinite(choice.margins).all()
     nothing = batch._replace(weights=np.zeros(batch.rows, np.float32))
-    assert choose_alpha(SPEC, nothing).alpha == FIRST
+    assert choose(SPEC, nothing).spec.alpha == FIRST
 
 
 # From the command line ------------------------------------------------------------------------------------------------
@@ -104,17 +147,24 @@ def lessram(*words: object, code: int = 0) -> str:
     return result.stdout
 
 
+def written(path: Path, batch: Batch) -> Path:
+    values = np.ones(batch.features) if batch.values is None else batch.values
+    with open(path, "w") as file:
+        for r, label in enumerate(batch.labels):
+            row = slice(*batch.indptr[r : r + 2])
+            features = dict(zip(batch.slots[row], values[row], strict=True))
+            file.write(f"{label:g} {' '.join(f'{slot}:{features[slot]:.9g}' for slot in sorted(features))}\n")
+    return path
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    path, batch = tmp_path / "data.svm", stream()
-    rows = zip(batch.labels, batch.slots.reshape(-1, 10), strict=True)
-    path.write_text("".join(f"{label:g} {' '.join(f'{slot}:1' for slot in sorted(set(row)))}\n" for label, row in rows))
-    return path
+    return written(tmp_path / "data.svm", stream())
 
 
 def test_training_as_if_the_alpha_had_been_given(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table is the one of a run with that alpha, whatever threads and checkpoints do; the choice is in the file."""
-    monkeypatch.setattr(auto_rate, "ROWS", 2000)
+    monkeypatch.setattr(auto_choice, "ROWS", 2000)
     small = ("--bits", 9, "--json", "--quiet")
     found = json.loads(lessram("train", data, "-o", tmp_path / "a", *small, "--threads", 1))
     lessram("train", data, "-o", tmp_path / "b", *small, "--alpha", "auto", "--threads", 2)
@@ -130,7 +180,7 @@ def test_checkpoints_are_written_only_after_the_choice(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that is resumed at its first checkpoint gives the bytes of one that was not, scores included."""
-    monkeypatch.setattr(auto_rate, "ROWS", 2000)
+    monkeypatch.setattr(auto_choice, "ROWS", 2000)
     lines = data.read_text().splitlines(keepends=True)
     parts = tmp_path / "parts"
     parts.mkdir()
@@ -158,6 +208,36 @@ def test_checkpoints_are_written_only_after_the_choice(
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
+def test_training_as_if_the_range_had_been_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is named is taken as it is; what is not named is chosen, stored, and gone on with."""
+    monkeypatch.setattr(auto_choice, "ROWS", 1200)
+    data = written(tmp_path / "wide.svm", decisive())
+
+    def trained(*words: object) -> bytes:
+        lessram("train", data, "-o", tmp_path / "model", "--bits", 9, "--quiet", *words)
+        return (tmp_path / "model").read_bytes()
+
+    def weights(*words: object) -> str:
+        trained(*words)
+        return Model.load(tmp_path / "model").spec.weights
+
+    automatic = trained("--threads", 1)
+    spec = Model.load(tmp_path / "model").spec
+    table = Model.load(tmp_path / "model").weights().tolist()
+    assert spec.weights == "q5.10"
+    assert trained("--threads", 2, "--weights", "auto") == automatic
+    assert weights("--weights", spec.weights, "--alpha", spec.alpha) == spec.weights
+    assert Model.load(tmp_path / "model").weights().tolist() == table
+    assert weights("--rates", "squares6") == "e3m6x4"
+    assert weights("--weights", "e3m6") == "e3m6"
+    assert weights("--weights", "q3.12") == "q3.12"
+    assert weights("--radius", 7) == "q3.12"
+    assert weights("--preset", "paper", "--alpha", "auto") == "q2.13"
+    trained()
+    lessram("train", data, "-i", tmp_path / "model", "-o", tmp_path / "further", "--quiet")
+    assert Model.load(tmp_path / "further").spec == spec
+
+
 def test_the_paper_s_preset(data: Path, tmp_path: Path) -> None:
     small = ("--bits", 9, "--quiet")
     lessram("train", data, "-o", tmp_path / "a", *small, "--preset", "paper")
@@ -177,6 +257,7 @@ def test_the_paper_s_preset(data: Path, tmp_path: Path) -> None:
         (["--preset", "fast"], "--preset must be paper, got 'fast'"),
         (["-i", "MODEL", "--preset", "paper"], "--preset cannot be changed when going on"),
         (["-i", "MODEL", "--alpha", "auto"], "--alpha cannot be changed when going on"),
+        (["-i", "MODEL", "--weights", "auto"], "--weights cannot be changed when going on"),
     ],
 )
 def test_what_cannot_be_chosen(data: Path, tmp_path: Path, words: list[str], message: str) -> None:
@@ -203,3 +284,16 @@ def test_the_estimator_chooses_for_its_passes() -> None:
     several = LogisticRegression(passes=1).fit(X, batch.slots.reshape(-1, 10)[:, 0] % 3)
     assert len(several.models_) == 3
     assert all(model.spec.alpha in CANDIDATES for model in several.models_)
+
+
+def test_the_estimator_chooses_a_range() -> None:
+    batch = decisive()
+    X = np.eye(4)[batch.slots] * batch.values[:, None]
+    found = LogisticRegression(passes=1).fit(X, batch.labels).models_[0].spec
+    assert found.weights == choose(Spec(slots=4), batch, range=True).spec.weights == "q5.10"
+    assert LogisticRegression(passes=1, weights="q3.12").fit(X, batch.labels).models_[0].spec.weights == "q3.12"
+    assert LogisticRegression(passes=1, alpha=0.05).fit(X, batch.labels).models_[0].spec.weights == "q3.12"
+    small = LogisticRegression(passes=1, rates="squares6").fit(X, batch.labels).models_[0].spec
+    assert (small.weights, small.rates) == ("e3m6x4", "squares6")
+    streaming = LogisticRegression().partial_fit(X, batch.labels, classes=[0, 1])
+    assert streaming.models_[0].spec.weights == "q3.12"
