@@ -13,6 +13,7 @@ from commands import lessram
 from reference_adaptive import AdaptiveOgd
 from streams import LENGTHS, cut, make_rows, to_batch
 
+from lessram.data.matrix import Matrix
 from lessram.errors import SpecError
 from lessram.estimators import LogisticRegression
 from lessram.learning import learner as learning
@@ -297,6 +298,21 @@ def test_the_estimator_pickles_and_goes_on_alike():
     assert clf.predict_proba(X).tolist() == twin.predict_proba(X).tolist()
     assert clf.coef_.toarray().tolist() == [clf.models_[0].coefficients().tolist()]
     assert clf.score(X, y) > 0.8
+
+
+def test_estimators_take_a_codebook(monkeypatch):
+    monkeypatch.setattr(learning, "LOOK_EVERY", 64)
+    monkeypatch.setattr(learning, "OPENING", 64)
+    batch = to_batch(BINARY, valued=False)
+    X = np.zeros((batch.rows, SLOTS), np.float32)
+    X[np.repeat(np.arange(batch.rows), np.diff(batch.indptr)), batch.slots] = 1
+    for book in ("shipped", "auto"):
+        clf = LogisticRegression(weights="adaptive", codebook=book, alpha=0.3, passes=1).fit(X, batch.labels)
+        learner = Learner(Spec(slots=SLOTS, weights="adaptive", codebook=book, alpha=0.3))
+        for rows, piece in Matrix(X, SLOTS).pieces():
+            learner.learn(piece._replace(labels=batch.labels[rows]))
+        assert clf.models_[0].spec.codebook == book
+        assert clf.models_[0].weights().tolist() == learner.model.weights().tolist()
 
 
 def test_the_command_line_says_when_a_table_became_flat(tmp_path, monkeypatch):

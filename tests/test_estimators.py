@@ -172,6 +172,18 @@ def test_the_same_bytes_as_a_learner(tmp_path):
     assert saved(clf, tmp_path) == [(tmp_path / "learner").read_bytes()]
 
 
+def test_the_paper_s_preset():
+    X, y = make_data()
+    clf = LogisticRegression(preset="paper", passes=1).fit(X, y)
+    assert clf.models_[0].spec == Spec.paper(slots=FEATURES)
+    said = LogisticRegression(weights="q2.13", rates="morris8", step="plain", alpha=0.2, passes=1).fit(X, y)
+    assert np.array_equal(clf.models_[0].table.cells, said.models_[0].table.cells)
+    other = LogisticRegression(preset="paper", rates="ladder8", alpha=0.1).fit(X, y).models_[0].spec
+    assert other == Spec.paper(slots=FEATURES, rates="ladder8", alpha=0.1)
+    streamed = LogisticRegression(preset="paper").partial_fit(X, y, classes=np.unique(y))
+    assert np.array_equal(streamed.models_[0].table.cells, clf.models_[0].table.cells)
+
+
 def test_features_beyond_the_slots_are_hashed_as_in_files(tmp_path):
     X, y = make_data(valued=False)
     text = [f"{label} " + " ".join(f"{i}:1" for i in X[r].indices) for r, label in enumerate(y)]
@@ -489,6 +501,9 @@ def test_bad_labels():
         ({"radius": 100.0}, "radius must be between"),
         ({"weights": 13}, "weights must be auto, float32 or a format such as q3.12, got 13"),
         ({"weights": "q20.13"}, "fixed-point format"),
+        ({"preset": "fast"}, "preset must be None or paper, got 'fast'"),
+        ({"codebook": "auto"}, "codebook needs weights adaptive"),
+        ({"weights": "adaptive", "codebook": "mine"}, "codebook must be one of shipped, auto, got 'mine'"),
         ({"rates": "fast"}, "rates must be one of"),
         ({"scale": None}, "scale must be one of"),
         ({"algorithm": "ftrl", "rates": "morris8"}, "algorithm ftrl needs rates squares8 or squares32"),

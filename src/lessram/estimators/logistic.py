@@ -10,7 +10,6 @@ More than two classes are learned one against the rest, each in a table of its o
 from __future__ import annotations
 
 import dataclasses
-from numbers import Integral, Real
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,19 +26,15 @@ from lessram.data.batch import Batch
 from lessram.data.formats import Reading
 from lessram.data.matrix import Matrix
 from lessram.data.targets import codes_of
-from lessram.errors import DataError, SpecError
+from lessram.errors import DataError
+from lessram.estimators.coefficients import coefficient_row
+from lessram.estimators.inputs import checked_matrix, checked_weights
+from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
 from lessram.learning import auto_choice
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
-from lessram.model.spec import DEFAULT_ALPHA, Spec, halfword_choices
 from lessram.tables.layout import copied, is_writable
 
-ENOUGH_ROWS = 20_000
-MOST_PASSES = 100
-"""By default `fit` goes over small data again and again, until it has learned from `ENOUGH_ROWS` rows."""
-
-_SEEDS = 1 << 64
-_PIECE = 1 << 20  # coefficients looked at together
 _ANY_NUMBERS: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
 """What scikit-learn is asked of a matrix: `Matrix` converts piece by piece and looks for NaN itself."""
 
@@ -55,15 +50,19 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     ----------
     n_slots : int, default=None
         Coefficients a table holds; None for one a feature. Features beyond it are hashed into it.
+    preset : {"paper"}, default=None
+        "paper": the paper's method, q2.13, morris8, plain steps and alpha 0.2, where these are left at their defaults.
     weights : str, default="auto"
         float32, a fixed-point format qN.M of at most 16 bits, e3m6, a minifloat of 10 bits, with squares6, or
         adaptive: a byte for a rare feature, 24 bits for others, with rates by counts. "auto": q3.12, or with squares6
         e3m6; `fit` looks at the first 16,384 rows and takes a wider format of as many bits if they need it.
-    rates : str, default="squares8"
+    codebook : {"shipped", "auto"}, default=None
+        With adaptive weights, what their bytes stand for: as shipped, or designed from the first 4,096 rows.
+    rates : str, default=None
         How the learning rate falls: with a randomized 8-bit sum of squared gradients a coefficient (squares8; squares6,
         with weights e3m6, shares 16 bits with the weight), with a randomized 8-bit count (morris8, the paper's, or
-        ladder8, which is exact for small counts), with exact
-        counts or sums (exact32, squares32, with float32 weights), or with the number of rows (global).
+        ladder8, which is exact for small counts), with exact counts or sums (exact32, squares32, with float32 weights),
+        or with the number of rows (global). None: squares8, or what the preset or the weights ask for.
     alpha : float or "auto", default="auto"
         The learning rate's numerator. "auto": `fit` chooses it on the first 16,384 rows; `partial_fit`, which cannot
         look ahead, takes 0.3. Clicks like 0.04 to 0.1, text 0.3 to 1.
@@ -120,8 +119,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self,
         *,
         n_slots: int | None = None,
+        preset: str | None = None,
         weights: str = "auto",
-        rates: str = "squares8",
+        codebook: str | None = None,
+        rates: str | None = None,
         alpha: float | str = "auto",
         beta: float = 0.3,
         step: str | None = None,
@@ -136,7 +137,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_slots = n_slots
+        self.preset = preset
         self.weights = weights
+        self.codebook = codebook
         self.rates = rates
         self.alpha = alpha
         self.beta = beta
@@ -155,13 +158,13 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, **_ANY_NUMBERS)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
-        weights = _checked_weights(sample_weight, len(codes))
+        weights = checked_weights(sample_weight, len(codes))
         if weights is not None and not weights.any():
             raise DataError("found zero as every sample_weight, expected at least one row to learn from")
-        passes = self._passes(len(codes))
-        matrix = _matrix(X, self._slots())
+        passes = passes_of(self, len(codes))
+        matrix = checked_matrix(X, slots_of(self))
         self._begin(classes)
-        if "auto" in (self.alpha, self.weights):
+        if any(automatic(self).values()):
             self._choose(auto_choice.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
         self.n_iter_ = passes
         self._learn(matrix, codes, weights, passes)
@@ -178,8 +181,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, reset=first, **_ANY_NUMBERS)
         labels = self._classes(classes)
         codes = codes_of(y, labels)
-        weights = _checked_weights(sample_weight, len(codes))
-        matrix = _matrix(X, self._slots() if first else self.models_[0].spec.slots)
+        weights = checked_weights(sample_weight, len(codes))
+        matrix = checked_matrix(X, slots_of(self) if first else self.models_[0].spec.slots)
         if first:
             self._begin(labels)
         self._learn(matrix, codes, weights, passes=1)
@@ -218,7 +221,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     @property
     def coef_(self) -> sp.csr_array:
         check_is_fitted(self)
-        return sp.vstack([self._coefficients(model) for model in self.models_], format="csr")
+        return sp.vstack([coefficient_row(model, self.n_features_in_) for model in self.models_], format="csr")
 
     def memory_usage(self) -> int:
         """Bytes of all tables and the numbers beside them: what the estimator keeps in memory."""
@@ -254,62 +257,26 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             raise DataError(f"found classes {given}, expected {self.classes_}, those of the first call")
         return given
 
-    def _passes(self, rows: int) -> int:
-        if self.passes is None:
-            return min(MOST_PASSES, -(-ENOUGH_ROWS // rows))
-        return _integer("passes", self.passes, at_least=1)
-
     def _begin(self, classes: NDArray[Any]) -> None:
         """Fresh models, one for two classes, else one a class, with the parameters as they are now."""
         if len(classes) < 2:
             raise DataError(f"found {len(classes)} class in y, expected at least 2: there is nothing to tell apart")
-        specs = self._specs(1 if len(classes) == 2 else len(classes))
+        specs = specs_of(self, 1 if len(classes) == 2 else len(classes))
         reading = msgspec.to_builtins(Reading())  # ids as `lessram train` takes them: such models serve there too
         self.models_ = [dataclasses.replace(Model.new(spec), reader=reading) for spec in specs]
         self._learners = [Learner(model) for model in self.models_]
         self.classes_ = classes
 
-    def _specs(self, models: int) -> list[Spec]:
-        if not isinstance(self.weights, str):
-            raise SpecError(f"weights must be auto, float32 or a format such as q3.12, got {self.weights!r}")
-        chosen: dict[str, Any] = {"rates": self.rates} | ({} if self.weights == "auto" else {"weights": self.weights})
-        spec = Spec(
-            **{**halfword_choices(chosen), **chosen},
-            slots=self._slots(),
-            alpha=DEFAULT_ALPHA if self.alpha == "auto" else _number("alpha", self.alpha, "a number or auto"),
-            beta=_number("beta", self.beta),
-            step_rule=self.step or "",
-            algorithm=self.algorithm,
-            l1=_number("l1", self.l1),
-            l2=_number("l2", self.l2),
-            base=_number("base", self.base),
-            radius=None if self.radius is None else _number("radius", self.radius),
-            intercept=bool(self.fit_intercept),
-            scale=self.scale,
-            seed=self._seed(),
-        )
-        others = (msgspec.structs.replace(spec, seed=(spec.seed + k) % _SEEDS) for k in range(1, models))
-        return [spec, *others]
-
     def _choose(self, first: Batch | None, codes: NDArray[np.intp], passes: int) -> None:
         assert first is not None  # scikit-learn has seen to it that there are rows
-        choices = {"alpha": self.alpha == "auto", "range": self.weights == "auto" and self.radius is None}
         for k, model in enumerate(self.models_):
             seen = first._replace(labels=self._labels(codes[: first.rows], k))
-            model.spec = auto_choice.choose(model.spec, seen, passes=passes, **choices).spec
+            model.spec = auto_choice.choose(model.spec, seen, passes=passes, **automatic(self)).spec
             self._learners[k] = Learner(model)
 
     def _labels(self, codes: NDArray[np.intp], k: int) -> NDArray[np.float32]:
         """As the k-th model sees them."""
         return (codes == (1 if len(self.models_) == 1 else k)).astype(np.float32)
-
-    def _slots(self) -> int:
-        return self.n_features_in_ if self.n_slots is None else _integer("n_slots", self.n_slots, at_least=1)
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _learn(self, matrix: Matrix, codes: NDArray[np.intp], weights: NDArray[np.float32] | None, passes: int) -> None:
         self._own_tables()
@@ -328,67 +295,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     def _margins(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **_ANY_NUMBERS)
-        matrix = _matrix(X, self.models_[0].spec.slots)
+        matrix = checked_matrix(X, self.models_[0].spec.slots)
         margins = np.empty((matrix.rows, len(self._learners)))
         for rows, batch in matrix.pieces():
             for k, learner in enumerate(self._learners):
                 margins[rows, k] = learner.predict(batch, trusted=True)
         return margins
-
-    def _coefficients(self, model: Model) -> sp.csr_array:
-        """One row: the coefficients that are not 0, by feature."""
-        features = self.n_features_in_
-        hashed = model.coefficients() if features > model.spec.slots else None
-        columns, values = [], []
-        for start in range(0, features, _PIECE):
-            stop = min(start + _PIECE, features)
-            piece = model.coefficients(start, stop) if hashed is None else hashed[_slots(start, stop, model)]
-            (present,) = np.nonzero(piece)
-            columns.append(present + start)
-            values.append(piece[present])
-        found = np.concatenate(columns)
-        return sp.csr_array((np.concatenate(values), found, [0, len(found)]), shape=(1, features))
-
-
-def _matrix(X: Any, slots: int) -> Matrix:
-    try:
-        return Matrix(X, slots)
-    except DataError as error:
-        if error.place is None:
-            raise
-        raise DataError(f"Input X contains NaN, infinity or a value too large for float32: {error}") from None
-
-
-def _slots(start: int, stop: int, model: Model) -> NDArray[Any]:
-    """Where features start to stop lie in the table: the slots of one row that has them all."""
-    row = sp.csr_array((np.ones(stop - start, np.float32), np.arange(start, stop), [0, stop - start]), shape=(1, stop))
-    (batch,) = Matrix(row, model.spec.slots).batches()
-    return batch.slots
-
-
-def _checked_weights(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float32] | None:
-    if sample_weight is None:
-        return None
-    if isinstance(sample_weight, Real):
-        sample_weight = np.full(rows, sample_weight)
-    weights = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float32, order="C", input_name="sample_weight", ensure_min_samples=0
-    )
-    if weights.shape != (rows,):
-        raise DataError(f"found sample_weight of shape {weights.shape}, expected ({rows},), one a row")
-    if weights.min(initial=0.0) < 0:
-        row = int(np.argmin(weights))
-        raise DataError(f"row {row}: found sample_weight {weights[row]}, expected a number that is not negative")
-    return weights
-
-
-def _number(name: str, value: Any, expected: str = "a number") -> float:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise SpecError(f"{name} must be {expected}, got {value!r}")
-    return float(value)
-
-
-def _integer(name: str, value: Any, at_least: int) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
-        raise SpecError(f"{name} must be None or a whole number, at least {at_least}, got {value!r}")
-    return int(value)
