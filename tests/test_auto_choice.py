@@ -238,6 +238,25 @@ def test_training_as_if_the_range_had_been_given(tmp_path: Path, monkeypatch: py
     assert Model.load(tmp_path / "further").spec == spec
 
 
+@pytest.mark.parametrize("rates", ["squares8", "squares6"])
+def test_weights_at_the_end_of_their_range_are_told(tmp_path: Path, rates: str) -> None:
+    data = written(tmp_path / "wide.svm", decisive())
+    weights, wider = ("q3.12", "q4.11") if rates == "squares8" else ("e3m6", "e3m6x2")
+    train = ["train", str(data), "-o", str(tmp_path / "model"), "--bits", "9", "--rates", rates, "--alpha", "5"]
+    told = CliRunner().invoke(app, [*train, "--weights", weights, "--json", "-q"])
+    model = Model.load(tmp_path / "model")
+    at_the_end = int((np.abs(model.weights()) == model.spec.grid.largest).sum())
+    assert json.loads(told.stdout)["saturated"] == at_the_end > 1
+    hint = f"{at_the_end} weights stand at the end of {weights}, +-{model.spec.grid.largest:g}: --weights {wider} might"
+    assert hint in told.stderr
+    shown = CliRunner().invoke(app, ["info", str(tmp_path / "model")])
+    assert hint in shown.stderr
+    assert f"saturated{at_the_end:>16}" in shown.stdout
+    wished = CliRunner().invoke(app, [*train, "--weights", weights, "--radius", "1", "-q"])
+    assert "stand at the end" not in wished.stderr
+    assert json.loads(lessram("info", tmp_path / "model", "--json"))["saturated"] > 1
+
+
 def test_the_paper_s_preset(data: Path, tmp_path: Path) -> None:
     small = ("--bits", 9, "--quiet")
     lessram("train", data, "-o", tmp_path / "a", *small, "--preset", "paper")

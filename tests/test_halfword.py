@@ -329,7 +329,7 @@ def test_models_give_weights_in_their_own_scale():
         ({"weights": "e4m5", "rates": "squares6"}, "go together only, got weights e4m5 with rates squares6"),
         ({"weights": "e4m5x2", "rates": "squares6"}, "go together only, got weights e4m5x2 with rates squares6"),
         ({"weights": "e3m6x2"}, "go together only, got weights e3m6x2 with rates squares8"),
-        ({"weights": "e3m6x3", "rates": "squares6"}, "must be a power of two, 2 to 4096, got 'e3m6x3'"),
+        ({"weights": "e3m6x3", "rates": "squares6"}, "must be a power of two, 2 to 512, got 'e3m6x3'"),
         ({"weights": "e3m6x2", "rates": "squares6", "radius": 16.0}, "radius must be between 0.001953125 and 15.875"),
         ({"weights": "e3m", "rates": "squares6"}, "expected a minifloat format such as e3m6, got 'e3m'"),
         ({"weights": "e3m6", "rates": "squares6", "base": 1.2}, "base cannot be chosen with rates squares6"),

@@ -19,6 +19,9 @@ def info(model: ModelFile, json: Json = False) -> None:
       lessram info clicks.lessram
       lessram info clicks.lessram --json
     """
+    from lessram.cli.summary import hint_at_range
+    from lessram.model.spec import Spec
+
     values = account_of(model)
     if json:
         typer.echo(msgspec.json.encode(values).decode())
@@ -28,6 +31,8 @@ def info(model: ModelFile, json: Json = False) -> None:
     for part, entries in parts.items():
         typer.echo(part.replace("_", " "))
         _print(entries, "  ")
+    if hint := hint_at_range(msgspec.convert(values["spec"], Spec), values.get("saturated")):
+        typer.echo(hint, err=True)
 
 
 def _print(entries: dict[str, Any], indent: str) -> None:

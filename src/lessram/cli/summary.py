@@ -105,6 +105,15 @@ def warn_of_bad_lines(report: Report) -> None:
         typer.echo(f"  {message}", err=True)
 
 
+def hint_at_range(spec: Spec, saturated: int | None) -> str | None:
+    """What to say of weights that stand at the end of their format's range; None if there are none, or by wish."""
+    if not saturated or spec.radius is not None:
+        return None
+    found = "1 weight stands" if saturated == 1 else f"{saturated:,} weights stand"
+    advice = f": --weights {spec.grid.wider} might predict better" if spec.grid.wider else ""
+    return f"{found} at the end of {spec.weights}, +-{spec.grid.largest:g}{advice}"
+
+
 def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
     def number(key: str, form: str) -> str:
         return "-" if values[key] is None else format(values[key], form)

@@ -300,9 +300,10 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     import contextlib
 
     from lessram.cli.progress import Progress
-    from lessram.cli.summary import Stopwatch, figures, no_example, show
+    from lessram.cli.summary import Stopwatch, figures, hint_at_range, no_example, show
     from lessram.jit import nothing_compiled
     from lessram.learning.metrics import Scores
+    from lessram.model.ledger import saturated
 
     if nothing_compiled() and not quiet:
         typer.echo("compiling for this machine; only the first run does", err=True)
@@ -334,4 +335,7 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     model.save(output)
     scores = training.scores.since(baseline)
     values = figures(model, scores, training.report, seconds, training.scores.since(before))
+    values["saturated"] = saturated(model)
+    if hint := hint_at_range(model.spec, values["saturated"]):
+        typer.echo(hint, err=True)
     show(values, training.report, json)

@@ -48,7 +48,6 @@ TIGHT = 0.5
 """The part of the range from which on weights are too large for it, perhaps."""
 LEAST_GAIN = 0.002
 """By how much twice the range must lower the loss, or by which part of a loss above 1, to be taken."""
-WIDEST = 4096.0
 
 _FIRST_LOOK = 64
 
@@ -206,7 +205,7 @@ class _Trial:
         """Whether the leader's weights, as they are stored, may want a wider format, and there is one."""
         grid, stored = self._spec.grid, stored_weights(self.leader.model.table)
         reach = float(np.abs(stored).max(initial=0)) * grid.step
-        return reach > TIGHT * grid.largest and 2 * grid.largest < WIDEST
+        return reach > TIGHT * grid.largest and grid.wider is not None
 
     @property
     def wider_spec(self) -> Spec:

@@ -12,7 +12,7 @@ from lessram.model.model import TRAINED, Model
 from lessram.model.spec import Spec
 from lessram.numerics.bounds import entropy
 from lessram.tables.graded import Graded, counted_bits, graded_rule
-from lessram.tables.layout import cell_type, parts_of, touched
+from lessram.tables.layout import ADAPTIVE, GAMMA, cell_type, parts_of, stored_weights, touched
 
 _PIECE = 1 << 20  # slots looked at together, so that the account itself needs little memory
 
@@ -36,6 +36,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     scale: float
     largest: float
     """The largest absolute coefficient."""
+    saturated: int | None = None
+    """Slots whose weight stands at the end of its range; None where weights have no grid, or one of each its own."""
     resident_bytes: int
     """Table and everything beside it, as held in memory while training."""
     file_bytes: int | None = None
@@ -74,10 +76,20 @@ def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
         intercept=model.intercept,
         scale=model.scale,
         largest=largest,
+        saturated=saturated(model),
         resident_bytes=model.nbytes,
         file_bytes=None if path is None else os.path.getsize(path),
         **_parts(model),
     )
+
+
+def saturated(model: Model) -> int | None:
+    """How many stored weights stand at -R or R; None where they are not cells of one grid."""
+    if model.spec.weights in ("float32", GAMMA, ADAPTIVE):
+        return None
+    limit = model.spec.grid.units_within(model.spec.radius)
+    pieces = (stored_weights(model.table, k, k + _PIECE) for k in range(0, model.spec.slots, _PIECE))
+    return sum(int(np.count_nonzero(np.abs(piece) >= limit)) for piece in pieces)
 
 
 def _parts(model: Model) -> dict[str, Any]:

@@ -70,9 +70,9 @@ class FixedPoint:
         return self.largest_units * self.step
 
     @property
-    def wider(self) -> FixedPoint:
-        """The format of as many bits that reaches twice as far, in steps twice as long."""
-        return FixedPoint(self.whole_bits + 1, self.fraction_bits - 1)
+    def wider(self) -> FixedPoint | None:
+        """The format of as many bits that reaches twice as far, in steps twice as long, if there is one."""
+        return FixedPoint(self.whole_bits + 1, self.fraction_bits - 1) if self.fraction_bits else None
 
     @property
     def dtype(self) -> np.dtype[np.signedinteger]:

@@ -39,7 +39,7 @@ from lessram.numerics.rounding import LARGEST_STEP
 
 REACH = 8.0
 """Where every format ends, but for its factor; weights stay below."""
-MOST_TIMES = 4096
+MOST_TIMES = 512
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Minifloat:
         return self.times * REACH / 2 ** (self.mantissa_bits + 2**self.exponent_bits - 1)
 
     @property
-    def wider(self) -> Minifloat:
-        """The format of as many bits that reaches twice as far, in steps twice as long."""
-        return replace(self, times=2 * self.times)
+    def wider(self) -> Minifloat | None:
+        """The format of as many bits that reaches twice as far, in steps twice as long, if there is one."""
+        return replace(self, times=2 * self.times) if self.times < MOST_TIMES else None
 
     @property
     def largest_ordinal(self) -> int:
