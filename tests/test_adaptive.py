@@ -23,8 +23,9 @@ from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.tables import adaptive_store
 from lessram.tables.adaptive import Adaptive
+from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE
 from lessram.tables.flat import Flat
-from lessram.tables.slabs import BLOCK, FIRST_SLOT, FREE, HIGHEST, LINE, START, TOP
+from lessram.tables.slabs import FREE, HIGHEST, START, TOP
 
 SLOTS = 250
 """Five blocks, the last of them in part."""

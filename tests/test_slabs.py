@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lessram.jit import kernel
 from lessram.tables import adaptive_store, slabs
 from lessram.tables.adaptive import Adaptive
+from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, WORDS, place_row
 from lessram.tables.book import scaled, shipped_book
 
 BLOCKS = 7
-SLOTS = BLOCKS * slabs.BLOCK - 13
+SLOTS = BLOCKS * BLOCK - 13
 BOOK = scaled(shipped_book(), 0.2, 2.0**-13, 32767)
 
 
@@ -21,19 +24,17 @@ def capacity(used: int) -> int:
 
 
 def place(slot: int) -> int:
-    return slot // slabs.BLOCK * slabs.LINE + slot % slabs.BLOCK
+    return slot // BLOCK * LINE + slot % BLOCK
 
 
 def live_slabs(table: Adaptive) -> list[tuple[int, int]]:
     """(start, size) of every block's slab."""
-    lines = table.codes.reshape(-1, slabs.LINE)[:, : slabs.BLOCK]
-    pointers = table.pointers.reshape(-1, slabs.WORDS)[:, -1]
-    used = (lines >= slabs.FIRST_SLOT).sum(axis=1)
+    lines = table.codes.reshape(-1, LINE)[:, :BLOCK]
+    pointers = table.pointers.reshape(-1, WORDS)[:, -1]
+    used = (lines >= FIRST_SLOT).sum(axis=1)
     assert [bool(pointer) for pointer in pointers] == [bool(count) for count in used]
     return [
-        (int(start) + slabs.FIRST_SLOT, capacity(int(count)))
-        for start, count in zip(pointers, used, strict=True)
-        if count
+        (int(start) + FIRST_SLOT, capacity(int(count))) for start, count in zip(pointers, used, strict=True) if count
     ]
 
 
@@ -56,12 +57,12 @@ def check(table: Adaptive, expected: dict[int, tuple[int, int]]) -> None:
     assert [start for start, _ in tiles] == ends[:-1]
     assert ends[-1] == table.pool[slabs.TOP] <= table.pool[slabs.HIGHEST] <= len(table.cells)
     assert sum(size for _, size in free) == table.pool[slabs.FREE]
-    for block in table.codes.reshape(-1, slabs.LINE)[:, : slabs.BLOCK]:
-        taken = sorted(code - slabs.FIRST_SLOT for code in block.tolist() if code >= slabs.FIRST_SLOT)
+    for block in table.codes.reshape(-1, LINE)[:, :BLOCK]:
+        taken = sorted(code - FIRST_SLOT for code in block.tolist() if code >= FIRST_SLOT)
         assert taken == list(range(len(taken)))
     for slot, (weight, level) in expected.items():
         code = int(table.codes[place(slot)])
-        pointer = int(table.pointers[slot // slabs.BLOCK * slabs.WORDS + slabs.WORDS - 1])
+        pointer = int(table.pointers[slot // BLOCK * WORDS + WORDS - 1])
         cell = table.cells[pointer + code]
         assert (int(cell["weight"]), int(cell["level"])) == (weight, level)
 
@@ -102,7 +103,7 @@ def test_a_full_table_fits_into_what_was_reserved():
     """Blocks in turn, so that every slab outgrows every size: the most garbage that can be."""
     table = adaptive_store.fresh(SLOTS, BOOK)
     expected = {}
-    for slot in sorted(range(SLOTS), key=lambda slot: (slot % slabs.BLOCK, slot)):
+    for slot in sorted(range(SLOTS), key=lambda slot: (slot % BLOCK, slot)):
         slabs.promote(
             table.codes,
             table.pointers,
@@ -119,6 +120,21 @@ def test_a_full_table_fits_into_what_was_reserved():
 
 
 def test_sizes_of_slabs():
-    for used in range(1, slabs.BLOCK + 1):
+    for used in range(1, BLOCK + 1):
         assert slabs.capacity.py_func(np.uint64(used)) == capacity(used) >= used
         assert used == 1 or capacity(used) - used <= used / 8, "little room is spare"
+
+
+@kernel
+def places_of(slots, start, length, places):
+    place_row(slots, start, length, places)
+
+
+@pytest.mark.parametrize("kind", [np.uint32, np.uint64])
+def test_the_places_of_a_row_are_those_of_its_slots(kind):
+    """At multiples of 60 and around them, up to the last slot of all; the row ends where its array does."""
+    edges = np.array([0, 60 * 12345, 2**31, adaptive_store.LARGEST_SLOTS - 60], np.uint64)[:, None]
+    slots = (edges // 60 * 60 + np.arange(60, dtype=np.uint64)).reshape(-1)[:227].astype(kind)
+    places = np.full(240, 7, np.uint32)
+    places_of(slots, np.uint64(3), np.uint64(224), places)
+    assert places[:224].tolist() == [place(int(slot)) for slot in slots[3:]]

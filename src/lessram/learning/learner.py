@@ -17,12 +17,12 @@ from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
 from lessram.tables.adaptive import Adaptive, AdaptiveRule, AdaptiveScratch, adaptive_rule, adaptive_scratch
 from lessram.tables.adaptive_store import flattened, outgrown, put_book, recoded
+from lessram.tables.blocks import FIRST_SLOT
 from lessram.tables.book import shipped_book
 from lessram.tables.graded import Graded, GradedRule, graded_rule
 from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
 from lessram.tables.layout import SQUARES, Table, copied, tensors_of
 from lessram.tables.proximal import ProximalRule, ProximalScratch, proximal_scratch
-from lessram.tables.slabs import FIRST_SLOT
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
 from lessram.tables.table import Rule, Scratch, scratch
 

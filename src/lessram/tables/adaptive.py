@@ -9,15 +9,21 @@ sizes live. Here the first levels of the counter share one byte with the value (
 bias to the list of the new level; a coordinate that leaves its list is promoted to a q2.13 cell with an 8-bit level
 (tables/slabs.py), the cell of the flat table, and goes on there.
 
-A row takes these passes. Features part into two lists, without a branch that could be mispredicted:
+A row takes these passes:
 
-    observe   vector   the random words of the row
-              scalar   the cell of each feature is found and joins the dot product; promoted features and the others are
-                       written to lists; lines far ahead, and cells not so far ahead, are prefetched
-              scalar   promoted features: counters step, rates are looked up
-    move      vector   their steps, rounded at random to integers
-              scalar   weight + step
+    observe   vector   where the codes of its features are, and of features further ahead
+              scalar   the cell of each feature is found and joins the dot product; lines far ahead, and cells not so
+                       far ahead, are prefetched
+    move      vector   the random words of the row
+              scalar   promoted features: counters step, rates are looked up; the others are listed
+              vector   all steps, rounded at random to integers
+              scalar   promoted features: weight + step
               scalar   the others: counter, rate, and the new code; promotion is rare
+
+Promoted features are learned by the functions of the flat table. No branch asks which ones these are, since none could
+be predicted: the others take part with a cell of the pool that means nothing. What `observe` finds is written down in
+the order of the row, never to a list: the place in a list is known late, and loads of the cells behind would wait for
+it. Counting comes after the gradient's exponential, which it does not need, so that neither waits for the other.
 
 The result is that of taking features one after another: every step starts from what is stored, and the cells of
 promoted features do not move before the others are promoted.
@@ -35,17 +41,21 @@ from lessram.numerics.counter import Counter, steps_up
 from lessram.numerics.machine import prefetch
 from lessram.numerics.random import counting_bits, rounding_bits, shared_word, uniform
 from lessram.numerics.rate import rates_by_level
-from lessram.numerics.rounding import outside, project, random_round
+from lessram.numerics.rounding import project, random_round
 from lessram.numerics.vector import padded
+from lessram.tables.blocks import FIRST_SLOT, place_of, place_row, pointer_of
 from lessram.tables.book import Index, index_of, is_inside, rounded_code
+from lessram.tables.flat import add_step, note
 from lessram.tables.passes import draw_row, step_row
-from lessram.tables.slabs import FIRST_SLOT, START, TOP, place_of, pointer_of, promote
+from lessram.tables.slabs import START, TOP, promote
 from lessram.tables.table import downhill, feature_value, is_table, look, move, observe, prepare
 
 NEAR = np.uint64(128)
 """How many features ahead cells are prefetched, when the lines that tell where they are have arrived."""
 LARGEST_CACHED = 1 << 18
 """Cells of a pool that stays in L2 without being asked for: 768 kB. Asking costs up to a nanosecond a feature."""
+NOWHERE = np.uint64(START - 1)
+"""A cell that no code means: for features without one, and 0 again after every row."""
 _ONE, _ZERO, _FIRST = np.uint64(1), np.uint64(0), np.uint64(FIRST_SLOT)
 _BLOCK_OF_PLACE = np.uint64(6)
 
@@ -84,18 +94,21 @@ class AdaptiveScratch(NamedTuple):
     """Room for one row between the passes."""
 
     words: NDArray[np.uint32]
-    promoted: NDArray[np.uint32]
-    """Of each promoted feature its cell,"""
-    picked: NDArray[np.uint32]
-    """its random word,"""
+    """Of each feature its random word,"""
+    places: NDArray[np.uint32]
+    """where its code is,"""
+    near: NDArray[np.uint32]
+    """where that of a feature ahead is whose cell is prefetched,"""
+    far: NDArray[np.uint32]
+    """and of one whose line is,"""
+    targets: NDArray[np.uint32]
+    """its cell, or `NOWHERE`,"""
     noted: NDArray[np.float32]
-    """its value, then rate * value,"""
+    """rate * value,"""
     steps: NDArray[np.int32]
     """and its step."""
     coded: NDArray[np.uint32]
-    """The positions in the row of the other features."""
-    lengths: NDArray[np.uint64]
-    """How many features are promoted."""
+    """The positions in the row of features without a cell."""
 
 
 def adaptive_rule(book: NDArray[np.void], counter: Counter, alpha: float, limit: np.int32, step: float) -> AdaptiveRule:
@@ -107,9 +120,8 @@ def adaptive_rule(book: NDArray[np.void], counter: Counter, alpha: float, limit:
 
 def adaptive_scratch(longest: int) -> AdaptiveScratch:
     """Scratch for rows of up to `longest` features."""
-    kinds = (np.uint32, np.uint32, np.uint32, np.float32, np.int32, np.uint32)
+    kinds = (np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.float32, np.int32, np.uint32)
     arrays: list[Any] = [np.zeros(padded(longest), kind) for kind in kinds]
-    arrays.append(np.zeros(1, np.uint64))
     return AdaptiveScratch(*arrays)
 
 
@@ -119,16 +131,6 @@ def cell_of(table, place):
     code = np.uint64(table.codes[place])
     pointer = np.uint64(table.pointers[pointer_of(place >> _BLOCK_OF_PLACE)])
     return code + (pointer if code >= _FIRST else _ZERO)
-
-
-@inlined
-def ask_line(table, batch, k):
-    prefetch(table.codes, place_of(batch.slots[k]))
-
-
-@inlined
-def ask_cell(table, batch, k):
-    prefetch(table.cells, cell_of(table, place_of(batch.slots[k])))
 
 
 @inlined
@@ -149,59 +151,27 @@ def _times(weight, values, x):
     return lambda weight, values, x: np.float64(weight) * np.float64(x)
 
 
-def keep_value(values: Any, noted: Any, k: Any, x: Any) -> None:
-    """Write a value down; where all are 1 there is nothing to write."""
-    raise NotImplementedError("keep_value() is for kernels")
-
-
-@overloaded(keep_value)
-def _keep_value(values, noted, k, x):
-    if isinstance(values, types.NoneType):
-        return lambda values, noted, k, x: None
-
-    def keep(values, noted, k, x):
-        noted[k] = x
-
-    return keep
-
-
-def kept_value(values: Any, noted: Any, k: Any) -> Any:
-    raise NotImplementedError("kept_value() is for kernels")
-
-
-@overloaded(kept_value)
-def _kept_value(values, noted, k):
-    if isinstance(values, types.NoneType):
-        return lambda values, noted, k: np.float32(1.0)
-    return lambda values, noted, k: noted[k]
-
-
 @overloaded(observe)
 def _observe(table, rule, batch, row, scratch):
     if not is_table(table, Adaptive):
         return None
 
     def observe_adaptive(table, rule, batch, row, scratch):
-        draw_row(scratch.words, row.length, row.key)
+        place_row(batch.slots, row.start, row.length, scratch.places)
+        place_row(batch.slots, row.ahead, row.length, scratch.far)
         near = near_of(table, row)
+        if near != _ZERO:
+            place_row(batch.slots, near, row.length, scratch.near)
         dot = times(np.int64(0), batch.values, np.float32(0.0))
-        promoted = np.uint64(0)
         j = np.uint64(0)
         while j < row.length:
-            ask_line(table, batch, row.ahead + j)
+            prefetch(table.codes, np.uint64(scratch.far[j]))
             if near != _ZERO:
-                ask_cell(table, batch, near + j)
-            cell = cell_of(table, place_of(batch.slots[row.start + j]))
-            x = feature_value(batch.values, row.start + j)
-            dot += times(table.cells[cell].weight, batch.values, x)
-            scratch.promoted[promoted] = np.uint32(cell)
-            scratch.picked[promoted] = scratch.words[j]
-            keep_value(batch.values, scratch.noted, promoted, x)
-            scratch.coded[j - promoted] = np.uint32(j)
-            promoted += np.uint64(cell >= np.uint64(START))
+                prefetch(table.cells, cell_of(table, np.uint64(scratch.near[j])))
+            cell = cell_of(table, np.uint64(scratch.places[j]))
+            dot += times(table.cells[cell].weight, batch.values, feature_value(batch.values, row.start + j))
+            scratch.targets[j] = np.uint32(cell if cell >= np.uint64(START) else NOWHERE)
             j += _ONE
-        scratch.lengths[0] = promoted
-        note_promoted(table, rule, batch.values, scratch, shared_word(row.key))
         return np.float64(dot)
 
     return observe_adaptive
@@ -214,31 +184,26 @@ def counted(rule, level, own, shared):
 
 
 @inlined
-def add_to_cell(table, rule, cell, step):
-    moved = table.cells[cell].weight + step
-    if outside(moved, rule.limit):
-        moved = project(moved, rule.limit)
-    table.cells[cell].weight = moved
+def note_promoted(table, rule, batch, row, scratch, shared):
+    """Step the counters of promoted features, note their rates, and list the others; returns how many these are."""
+    coded = np.uint64(0)
+    for j in range(row.length):
+        target = scratch.targets[j]
+        note(table.cells, rule, target, feature_value(batch.values, row.start + j), scratch, j, shared)
+        scratch.coded[coded] = np.uint32(j)
+        coded += np.uint64(target == np.uint32(NOWHERE))
+    return coded
 
 
 @inlined
-def note_promoted(table, rule, values, scratch, shared):
-    """Step the counters of promoted features and write down their rates, while the gradient is being computed."""
-    for k in range(scratch.lengths[0]):
-        cell = scratch.promoted[k]
-        level = counted(rule, table.cells[cell].level, scratch.picked[k], shared)
-        table.cells[cell].level = level
-        scratch.noted[k] = rule.rates[level] * kept_value(values, scratch.noted, k)
-
-
-@inlined
-def move_promoted(table, rule, scratch, g, shared):
+def move_promoted(table, rule, row, scratch, g, shared):
     """Round all steps in vectors and add them."""
-    length = scratch.lengths[0]
     low = np.uint32(shared >> np.uint64(48))
-    step_row(scratch.noted, scratch.noted, scratch.picked, scratch.steps, length, None, g, low)
-    for k in range(length):
-        add_to_cell(table, rule, scratch.promoted[k], scratch.steps[k])
+    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, None, g, low)
+    for j in range(row.length):
+        add_step(table, rule, scratch.targets[j], scratch.steps[j])
+    table.cells[NOWHERE].weight = np.int16(0)
+    table.cells[NOWHERE].level = np.uint8(0)
 
 
 @kernel
@@ -248,18 +213,18 @@ def leave_code(table, rule, place, level, delta, bits):
     step = random_round(delta, bits)
     if cell >= np.uint64(START):
         table.cells[cell].level = level
-        add_to_cell(table, rule, cell, step)
+        add_step(table, rule, cell, step)
         return
     weight = project(np.int64(table.cells[cell].weight) + step, np.int64(rule.limit))
     promote(table.codes, table.pointers, table.cells, table.pool, place, weight, level)
 
 
 @inlined
-def move_coded(table, rule, batch, row, scratch, g, shared):
+def move_coded(table, rule, batch, row, scratch, g, shared, length):
     """Count, take the rate, and round to the list of the new level."""
-    for k in range(row.length - scratch.lengths[0]):
+    for k in range(length):
         j = np.uint64(scratch.coded[k])
-        place = place_of(batch.slots[row.start + j])
+        place = np.uint64(scratch.places[j])
         own = scratch.words[j]
         bits = rounding_bits(own, shared)
         cell = cell_of(table, place)
@@ -281,8 +246,10 @@ def _move(table, rule, batch, row, scratch, gradient, square):
     def move_adaptive(table, rule, batch, row, scratch, gradient, square):
         g = downhill(gradient, rule.step)
         shared = shared_word(row.key)
-        move_promoted(table, rule, scratch, g, shared)
-        move_coded(table, rule, batch, row, scratch, g, shared)
+        draw_row(scratch.words, row.length, row.key)
+        coded = note_promoted(table, rule, batch, row, scratch, shared)
+        move_promoted(table, rule, row, scratch, g, shared)
+        move_coded(table, rule, batch, row, scratch, g, shared, coded)
 
     return move_adaptive
 
@@ -296,9 +263,9 @@ def _look(table, rule, batch, row):
         near = near_of(table, row)
         dot = times(np.int64(0), batch.values, np.float32(0.0))
         for j in range(row.length):
-            ask_line(table, batch, row.ahead + j)
+            prefetch(table.codes, place_of(batch.slots[row.ahead + j]))
             if near != _ZERO:
-                ask_cell(table, batch, near + j)
+                prefetch(table.cells, cell_of(table, place_of(batch.slots[near + j])))
             cell = table.cells[cell_of(table, place_of(batch.slots[row.start + j]))]
             dot += times(cell.weight, batch.values, feature_value(batch.values, row.start + j))
         return np.float64(dot)

@@ -15,30 +15,23 @@ from lessram.errors import SpecError
 from lessram.jit import kernel
 from lessram.numerics.random import rounding_bits, row_key, shared_word, uniform, word
 from lessram.tables.adaptive import Adaptive, cell_of
+from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, WORDS, blocks_for, place_of, pointer_of, promoted_in
 from lessram.tables.book import CELL, index_of, is_inside, rounded_code
 from lessram.tables.flat import Flat
 from lessram.tables.memory import zeros
 from lessram.tables.slabs import (
-    BLOCK,
-    FIRST_SLOT,
     FREE,
     HIGHEST,
-    LINE,
     SAVED,
     SLOTS,
     START,
     STATE,
     TOP,
-    WORDS,
-    blocks_for,
     capacity,
     compact,
     give_back,
     largest_pool,
-    place_of,
-    pointer_of,
     promote,
-    promoted_in,
     slab_of,
 )
 

@@ -1,8 +1,7 @@
-"""Blocks and slabs: where the coefficients live that have outgrown their byte.
+"""Slabs: where the coefficients live that have outgrown their byte.
 
-A block is one cache line: `BLOCK` = 60 one-byte codes, then a 32-bit pointer. Codes below `FIRST_SLOT` are states of
-the codebook; `FIRST_SLOT` + k says that the coordinate is promoted to cell k of the block's slab. The pointer is
-`FIRST_SLOT` less than where the slab lies in the pool, 0 for none; the codebook is the pool's first cells. So
+A coordinate's code tells its cell (tables/blocks.py). The pointer of its block is `FIRST_SLOT` less than where the
+block's slab lies in the pool, 0 for none; the codebook is the pool's first cells. So
 
     cell of a coordinate = code + (pointer if code >= FIRST_SLOT else 0)
 
@@ -26,15 +25,10 @@ from typing import Any
 import numpy as np
 
 from lessram.jit import inlined, kernel
+from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, blocks_for, pointer_of, promoted_in
 
-LINE = 64
-BLOCK = 60
-FIRST_SLOT = 256 - BLOCK
 START = 256
 """Where slabs begin. The cells before are the codebook: cell c is what code c stands for."""
-WORDS = LINE // 4
-_POINTER = np.uint64(WORDS - 1)
-
 SIZES = BLOCK + 1
 SLOTS, TOP, FREE = 0, 1, 2
 HEADS = 3
@@ -49,10 +43,6 @@ _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 _LAST_OF_ONES, _LAST_OF_TWOS = np.uint64(16), np.uint64(32)
 
 
-def blocks_for(slots: int) -> int:
-    return -(-slots // BLOCK)
-
-
 def largest_pool(slots: int) -> int:
     """Cells that a pool may ever need: all promoted, as much garbage as is let be, one slab to move."""
     live = BLOCK * blocks_for(slots) + START
@@ -62,19 +52,6 @@ def largest_pool(slots: int) -> int:
 def garbage_limit(top: Any, blocks: Any) -> Any:
     """How many cells may lie free before slabs are pushed together."""
     return top // 24 + blocks // 8 + BLOCK
-
-
-@inlined
-def place_of(slot):
-    """Where the code of a slot is: BLOCK codes a line, then the pointer."""
-    slot = np.uint64(np.uint32(slot))
-    return slot + (np.uint64(LINE - BLOCK)) * (slot // np.uint64(BLOCK))
-
-
-@inlined
-def pointer_of(block):
-    """Where, among 32-bit words, the pointer of a block is."""
-    return block * np.uint64(WORDS) + _POINTER
 
 
 @inlined
@@ -96,16 +73,6 @@ def capacity(used):
     if used <= _LAST_OF_TWOS:
         return (used + _ONE) & ~_ONE
     return (used + _THREE) & ~_THREE
-
-
-@inlined
-def promoted_in(codes, block):
-    """How many coordinates of a block have a cell."""
-    first = block * np.uint64(LINE)
-    count = np.uint64(0)
-    for k in range(np.uint64(BLOCK)):
-        count += np.uint64(codes[first + k] >= np.uint8(FIRST_SLOT))
-    return count
 
 
 @inlined
