@@ -226,11 +226,12 @@ def run_speed(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def run_memory(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    table = Table("stream", "resident", "at peak", "nbytes says", "target", title="bits a slot", title_justify="left")
+    heads = ("stream", "slots", "resident", "at peak", "nbytes says", "target")
+    table = Table(*heads, title="bits a slot", title_justify="left")
     for case in adaptive_memory.CASES:
-        found = adaptive_memory.measure(case, 200_000 if chosen.quick else 1_500_000)
+        found = adaptive_memory.measure(case, 0.1 if chosen.quick else 1.0)
         shown = [f"{found[key]:.2f}" for key in ("resident_bits", "peak_bits", "claimed_bits")]
-        table.add_row(case.name, *shown, f"≤ {case.at_most}")
+        table.add_row(case.name, f"{found['slots']:,}", *shown, f"≤ {case.at_most}")
         yield found
     console.print(table)
 

@@ -53,6 +53,25 @@ def prefetch(typingctx, array, index):  # type: ignore[no-untyped-def]
     return signature, codegen
 
 
+@intrinsic
+def move_elements(typingctx, array, source, target, count):  # type: ignore[no-untyped-def]
+    """array[target : target + count] = array[source : source + count], which may overlap."""
+    signature = types.void(array, types.uint64, types.uint64, types.uint64)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        array_type = signature.args[0]
+        data = builder.bitcast(context.make_array(array_type)(context, builder, args[0]).data, _I8.as_pointer())
+        size = _I64(context.get_abi_sizeof(context.get_data_type(array_type.dtype)))
+        source, target, count = (builder.mul(number, size) for number in args[1:])
+        kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I8.as_pointer(), _I64, ir.IntType(1)])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.memmove.p0.p0.i64")
+        ends = [builder.gep(data, [target]), builder.gep(data, [source])]
+        builder.call(function, [*ends, count, ir.IntType(1)(0)])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 def _binary32(build: Callable[[Any, Any, Any], Any], meaning: str) -> Any:
     def operation(typingctx, a, b):  # type: ignore[no-untyped-def]
         def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]

@@ -18,7 +18,7 @@ from lessram.tables.adaptive import Adaptive, cell_of
 from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, WORDS, blocks_for, place_of, pointer_of, promoted_in
 from lessram.tables.book import CELL, index_of, is_inside, rounded_code
 from lessram.tables.flat import Flat
-from lessram.tables.memory import zeros
+from lessram.tables.memory import enlarge_pages, release, zeros
 from lessram.tables.slabs import (
     FREE,
     HIGHEST,
@@ -38,7 +38,13 @@ from lessram.tables.slabs import (
 LARGEST_SLOTS = 4_000_000_000
 """Cells are found by 32-bit pointers."""
 
-_ONE, _ZERO = np.uint64(1), np.uint64(0)
+PAGE_OF_LINES = 64
+SMALLEST_PART = 182 * PAGE_OF_LINES
+"""Blocks that become flat at a time: two megabytes of cells, and whole pages of codes;"""
+MOST_PARTS = 64
+"""more in large tables, since slabs are pushed together after each part."""
+
+_ZERO = np.uint64(0)
 
 
 def fresh(slots: int, book: NDArray[np.void]) -> Adaptive:
@@ -168,8 +174,7 @@ def parts(table: Adaptive) -> dict[str, int]:
     """Bytes by what they are for: codes, pointers, cells in use, room that slabs keep for more, free slabs."""
     blocks = len(table.codes) // LINE
     promoted = sum(
-        int(np.count_nonzero(codes(table, start, start + (BLOCK << 14)) >= FIRST_SLOT))
-        for start in range(0, int(table.pool[SLOTS]), BLOCK << 14)
+        _promoted(table, start, start + (BLOCK << 14)) for start in range(0, int(table.pool[SLOTS]), BLOCK << 14)
     )
     live = int(table.pool[TOP] - table.pool[FREE]) - START
     return {
@@ -220,40 +225,42 @@ def outgrown(table: Adaptive) -> bool:
 
 
 def flattened(table: Adaptive) -> Flat:
-    """The same coordinates as a flat table, made inside the pool: besides it, only the codes are there meanwhile."""
-    spread(table, np.zeros(BLOCK, CELL))
-    return Flat(table.cells[START : START + int(table.pool[SLOTS])])
+    """The same coordinates as a flat table, which grows as this one shrinks; nothing is left of this one.
 
-
-@kernel
-def spread(table, block_cells):
-    """Give every coordinate a cell, that of slot i at START + i, from the last block down to the first.
-
-    Room is made by pushing the slabs of the blocks before together whenever they reach up to the block's place; they
-    always fit below it.
+    Blocks go a part at a time: their cells are copied, then the remaining slabs are pushed together, and the memory of
+    the codes and of the pool's end is given back. The part with the most promoted coordinates, which gives back more
+    than it takes, goes first. So there is never more than before or after, and one part.
     """
-    block = np.uint64(table.codes.shape[0] // LINE)
-    while block > _ZERO:
-        block -= _ONE
-        lift(table, block, block_cells)
-        home = np.uint64(START) + block * np.uint64(BLOCK)
-        if np.uint64(table.pool[TOP]) > home:
-            compact(table.codes, table.pointers, table.cells, table.pool)
-        for k in range(np.uint64(BLOCK)):
-            table.cells[home + k].weight = block_cells[k].weight
-            table.cells[home + k].level = block_cells[k].level
+    slots, blocks = int(table.pool[SLOTS]), len(table.codes) // LINE
+    flat = zeros(BLOCK * blocks, CELL, small_pages=True)  # huge ones would be taken whole for a part's first cell
+    part = max(SMALLEST_PART, blocks // MOST_PARTS // PAGE_OF_LINES * PAGE_OF_LINES)
+    starts = range(0, blocks, part)
+    reached = int(table.pool[HIGHEST])
+    for start in sorted(starts, key=lambda start: -_promoted(table, start * BLOCK, (start + part) * BLOCK)):
+        stop = min(blocks, start + part)
+        take_out(table, np.uint64(start), np.uint64(stop), flat)
+        compact(table.codes, table.pointers, table.cells, table.pool)
+        release(table.codes, LINE * start, LINE * stop)
+        release(table.cells, CELL.itemsize * int(table.pool[TOP]), CELL.itemsize * reached)
+        reached = int(table.pool[TOP])
+    enlarge_pages(flat)
+    return Flat(flat[:slots])
+
+
+def _promoted(table: Adaptive, start: int, stop: int) -> int:
+    return int(np.count_nonzero(codes(table, start, stop) >= FIRST_SLOT))
 
 
 @kernel
-def lift(table, block, block_cells):
-    """Copy the coordinates of a block out and give its slab back."""
-    used = promoted_in(table.codes, block)
-    for k in range(np.uint64(BLOCK)):
-        place = block * np.uint64(LINE) + k
-        cell = cell_of(table, place)
-        block_cells[k].weight = table.cells[cell].weight
-        block_cells[k].level = table.cells[cell].level
-        table.codes[place] = np.uint8(0)
-    if used != _ZERO:
-        give_back(table.cells, table.pool, slab_of(table.pointers, block), capacity(used))
-        table.pointers[pointer_of(block)] = np.uint32(0)
+def take_out(table, start, stop, flat):
+    """Copy the coordinates of blocks start to stop to their cells of the flat table, and give their slabs back."""
+    for block in range(start, stop):
+        used = promoted_in(table.codes, block)
+        for k in range(np.uint64(BLOCK)):
+            cell = cell_of(table, block * np.uint64(LINE) + k)
+            home = block * np.uint64(BLOCK) + k
+            flat[home].weight = table.cells[cell].weight
+            flat[home].level = table.cells[cell].level
+        if used != _ZERO:
+            give_back(table.cells, table.pool, slab_of(table.pointers, block), capacity(used))
+            table.pointers[pointer_of(block)] = np.uint32(0)

@@ -7,8 +7,10 @@ is ever touched is smaller in RAM without them (`LESSRAM_HUGE_PAGES=0`).
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from lessram.errors import SpecError
 
 SMALLEST_MAPPING = 1 << 22  # below this the allocator's own pages are as good
+_COLLAPSE = 25  # MADV_COLLAPSE, which Python has no name for
 
 
 def huge_pages() -> bool:
@@ -26,11 +29,44 @@ def huge_pages() -> bool:
     return chosen == "1"
 
 
-def zeros(count: int, dtype: np.dtype) -> NDArray:
+def zeros(count: int, dtype: np.dtype, *, small_pages: bool = False) -> NDArray:
     """`count` zero elements; pages become resident when they are first touched."""
     size = count * dtype.itemsize
     if size < SMALLEST_MAPPING or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.zeros(count, dtype)
     region = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    region.madvise(mmap.MADV_HUGEPAGE if huge_pages() else mmap.MADV_NOHUGEPAGE)
+    region.madvise(mmap.MADV_HUGEPAGE if huge_pages() and not small_pages else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(region, dtype)
+
+
+def enlarge_pages(array: NDArray[Any]) -> None:
+    """Let an array that was filled on small pages have huge ones, unless told otherwise; nothing is copied twice."""
+    region = _mapping(array)
+    if region is None or not huge_pages():
+        return
+    region.madvise(mmap.MADV_HUGEPAGE)
+    with contextlib.suppress(OSError):  # before Linux 6.1 the kernel does it when it finds the time
+        region.madvise(_COLLAPSE)
+
+
+def release(array: NDArray[Any], start: int, stop: int) -> None:
+    """Give the memory behind the bytes start to stop of such an array back: they are 0 from now on.
+
+    Only whole pages go, and nothing of arrays too small for a mapping.
+    """
+    region = _mapping(array)
+    if region is None:
+        return
+    before = array.ctypes.data - np.frombuffer(region, np.uint8).ctypes.data
+    first = -(-(before + start) // mmap.PAGESIZE) * mmap.PAGESIZE
+    last = (before + stop) // mmap.PAGESIZE * mmap.PAGESIZE
+    if first < last:
+        region.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def _mapping(array: NDArray[Any]) -> mmap.mmap | None:
+    """The mapping that an array of `zeros`, or a part of one, lies in; None where it has none."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return owner if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") else None

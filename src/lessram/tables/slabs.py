@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from lessram.jit import inlined, kernel
+from lessram.numerics.machine import move_elements, prefetch
 from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, blocks_for, pointer_of, promoted_in
 
 START = 256
@@ -39,6 +40,7 @@ HIGHEST = SAVED
 STATE = SAVED + 1
 
 _MARK = np.uint32(0xFFFFFF00)
+_AHEAD = np.uint64(16)
 _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 _LAST_OF_ONES, _LAST_OF_TWOS = np.uint64(16), np.uint64(32)
 
@@ -89,13 +91,6 @@ def write_link(cells, offset, link):
 
 
 @inlined
-def copy_cells(cells, source, target, count):
-    for k in range(count):
-        cells[target + k].weight = cells[source + k].weight
-        cells[target + k].level = cells[source + k].level
-
-
-@inlined
 def take(cells, pool, size):
     """A slab of this size, from its free list or from the top of the pool."""
     head = np.uint64(HEADS) + size
@@ -130,6 +125,7 @@ def compact(codes, pointers, cells, pool):
             offset = following
         pool[np.uint64(HEADS) + size] = 0
     for block in range(blocks):
+        prefetch(cells, slab_of(pointers, min(block + _AHEAD, blocks - _ONE)))
         if pointers[pointer_of(block)] != np.uint32(0):
             offset = slab_of(pointers, block)
             pointers[pointer_of(block)] = read_link(cells, offset)
@@ -145,7 +141,7 @@ def compact(codes, pointers, cells, pool):
         write_link(cells, source, pointers[pointer_of(block)])
         point_to(pointers, block, target)
         if source != target:
-            copy_cells(cells, source, target, size)
+            move_elements(cells, source, target, size)
         source += size
         target += size
     pool[TOP] = np.int64(target)
@@ -164,7 +160,7 @@ def promote(codes, pointers, cells, pool, place, weight, level):
         offset = take(cells, pool, new)
         if used != np.uint64(0):
             left = slab_of(pointers, block)
-            copy_cells(cells, left, offset, used)
+            move_elements(cells, left, offset, used)
             give_back(cells, pool, left, old)
         point_to(pointers, block, offset)
     cell = slab_of(pointers, block) + used
