@@ -97,7 +97,7 @@ def child(slots_a_feature: int, rows: int) -> None:
 
 def rehearse() -> None:
     """Compile all that will run, becoming flat included."""
-    _, batches = dense(CASES[-1].rows >> 10)
+    _, batches = dense(2 * ROWS_A_BATCH)
     learner = Learner(Spec(slots=1000, weights="adaptive"))
     for batch in batches:
         learner.learn(batch._replace(slots=batch.slots % np.uint32(1000)), trusted=True)

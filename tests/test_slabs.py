@@ -125,6 +125,18 @@ def test_sizes_of_slabs():
         assert used == 1 or capacity(used) - used <= used / 8, "little room is spare"
 
 
+def test_what_slabs_left_behind_never_comes_back():
+    """Room that slabs keep for more holds the same in a table that went on and in one that was stopped meanwhile."""
+    table = adaptive_store.fresh(SLOTS, BOOK)
+    for k in range(16):
+        adaptive_store.put_weights(table, np.arange(5) * BLOCK + k, np.full(5, 1000 + k))
+    slabs.compact(table.codes, table.pointers, table.cells, table.pool)
+    twin = adaptive_store.copied(table)
+    for each in (table, twin):
+        adaptive_store.put_weights(each, np.array([5, 6]) * BLOCK, np.array([77, 78]))
+    assert adaptive_store.tensors(table)["cells"].tolist() == adaptive_store.tensors(twin)["cells"].tolist()
+
+
 @kernel
 def places_of(slots, start, length, places):
     place_row(slots, start, length, places)

@@ -144,6 +144,9 @@ def compact(codes, pointers, cells, pool):
             move_elements(cells, source, target, size)
         source += size
         target += size
+    for left in range(target, np.uint64(pool[TOP])):  # as in a table that was stopped here and gone on with
+        cells[left].weight = np.int16(0)
+        cells[left].level = np.uint8(0)
     pool[TOP] = np.int64(target)
     pool[FREE] = 0
 
