@@ -27,6 +27,15 @@ LENGTHS = (0, 1, 15, 16, 17, 40, 0, 300, 3, 16, 2, 257, 8, 31, 32, 33)
 """Around the vector width of 16, the prefetch distance of 256, and nothing at all."""
 WEIGHTS = (1.0, 0.0, 0.3, 2.5, 1.0, 7.0, 0.0, 1.0, 1e-3)
 
+_HUGE, _TINY = float(np.float32(3e38)), float(np.float32(1e-45))
+ABSURD = [
+    Row(1.0, [(0, _HUGE), (1, _TINY), (2, -_HUGE)], 1.0),
+    Row(0.0, [(0, _HUGE), (3, 1.0)], _HUGE),
+    Row(1.0, [(1, _TINY), (4, _TINY)], _TINY),
+    Row(1.0, [(5, _HUGE)], _TINY),  # an infinite rate * value meets a gradient of 0 in single precision
+]
+"""Values and weights at the ends of what float32 holds: they must saturate, not overflow."""
+
 
 def make_rows(slots: int, lengths: Sequence[int] = LENGTHS, *, valued: bool = False, seed: int = 42) -> list[Row]:
     """Rows of these lengths over skewed slots, so that many meet again, often within one row.

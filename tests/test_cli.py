@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import json
 import os
 import signal
@@ -13,13 +12,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from commands import Result, lessram
 from test_source import example_text
 
-from lessram.cli import main
 from lessram.model import file
 from lessram.model.model import Model
 
@@ -41,30 +39,6 @@ INFO_KEYS = {"kind", "spec", "slots", "seen", "nonzero", "bits_per_slot", "bits_
 }
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def lessram(monkeypatch: pytest.MonkeyPatch):
-    """Runs a command in this process, from the words of the command line to the exit code."""
-
-    def run(*words: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["lessram", *map(str, words)])
-        out, err = io.StringIO(), io.StringIO()
-        code = 0
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                main.run()
-            except SystemExit as stop:
-                code = stop.code or 0
-        return Result(code, out.getvalue(), err.getvalue())
-
-    return run
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data.svm"
@@ -73,7 +47,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def model(lessram, data: Path, tmp_path: Path) -> Path:
+def model(data: Path, tmp_path: Path) -> Path:
     path = tmp_path / "model"
     assert lessram("train", data, "-o", path, *SMALL, "-q").code == 0
     return path
@@ -86,7 +60,7 @@ def files(folder: Path) -> dict[str, bytes]:
 # Happy paths ----------------------------------------------------------------------------------------------------------
 
 
-def test_train_evaluate_predict_info(lessram, data: Path, tmp_path: Path) -> None:
+def test_train_evaluate_predict_info(data: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     trained = lessram("train", data, "-o", path, *SMALL, "--json")
     figures = json.loads(trained.out)
@@ -121,14 +95,14 @@ def test_train_evaluate_predict_info(lessram, data: Path, tmp_path: Path) -> Non
     assert "bits per slot" in lessram("info", path).out
 
 
-def test_the_summary_for_people(lessram, data: Path, tmp_path: Path) -> None:
+def test_the_summary_for_people(data: Path, tmp_path: Path) -> None:
     result = lessram("train", data, "-o", tmp_path / "model", *SMALL, "--quiet")
     assert (result.code, result.err) == (0, "")
     for word in ("examples", "log-loss", "AUC", "calibration", "24 bits/slot x 4,096 slots", "examples/s", "hashed"):
         assert word in result.out
 
 
-def test_going_on_from_a_model_equals_one_run(lessram, tmp_path: Path) -> None:
+def test_going_on_from_a_model_equals_one_run(tmp_path: Path) -> None:
     parts = [example_text(200, seed) for seed in (1, 2)]
     for name, text in (("a.svm", parts[0]), ("b.svm", parts[1])):
         (tmp_path / name).write_bytes(text)
@@ -138,7 +112,7 @@ def test_going_on_from_a_model_equals_one_run(lessram, tmp_path: Path) -> None:
     assert (tmp_path / "both").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-def test_cache_and_shuffle(lessram, data: Path, tmp_path: Path) -> None:
+def test_cache_and_shuffle(data: Path, tmp_path: Path) -> None:
     plain = lessram("train", data, "-o", tmp_path / "plain", *SMALL, "--passes", 2, "-q")
     cached = lessram("train", data, "-o", tmp_path / "cached", *SMALL, "--passes", 2, "-q", "--cache", tmp_path / "c")
     assert (plain.code, cached.code, cached.err) == (0, 0, "")
@@ -173,7 +147,7 @@ def assert_refused(result: Result, message: str) -> None:
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_bad_lines(lessram, model: Path, tmp_path: Path, case: str) -> None:
+def test_bad_lines(model: Path, tmp_path: Path, case: str) -> None:
     line, message = LINES[case]
     path = tmp_path / "bad.svm"
     path.write_text("1 3:1\n0 4:1\n" + line + "0 3:1\n")
@@ -185,7 +159,7 @@ def test_bad_lines(lessram, model: Path, tmp_path: Path, case: str) -> None:
     assert files(tmp_path) == before
 
 
-def test_bad_files(lessram, model: Path, tmp_path: Path) -> None:
+def test_bad_files(model: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.svm.gz"
     cut.write_bytes(gzip.compress(example_text(500))[:-100])
     empty = tmp_path / "empty.svm"
@@ -205,7 +179,7 @@ def test_bad_files(lessram, model: Path, tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_bad_models(lessram, model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_models(model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.read_bytes()
     loaded = Model.load(model)
     with monkeypatch.context() as patch:
@@ -240,7 +214,7 @@ def test_bad_models(lessram, model: Path, data: Path, tmp_path: Path, monkeypatc
     assert_refused(lessram("resume", model, "-o", tmp_path / "new"), expected)
 
 
-def test_data_of_another_format_than_the_model(lessram, model: Path, tmp_path: Path) -> None:
+def test_data_of_another_format_than_the_model(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.vw"
     path.write_text("1 |a x\n")
     result = lessram("predict", model, path)
@@ -248,7 +222,7 @@ def test_data_of_another_format_than_the_model(lessram, model: Path, tmp_path: P
     assert result.err == "lessram: the model was trained on svmlight text, got vw data\n"
 
 
-def test_max_errors_counts(lessram, model: Path, tmp_path: Path) -> None:
+def test_max_errors_counts(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "bad.svm"
     path.write_text("1 3:1\n7 3:1\n0 4:x\n0 4:1\n" * 3)
     commands = {"train": ["train", path, "-o", tmp_path / "new", *SMALL], "evaluate": ["evaluate", model, path]}
@@ -281,7 +255,7 @@ def test_max_errors_counts(lessram, model: Path, tmp_path: Path) -> None:
         (["forget"], "No such command 'forget'"),
     ],
 )
-def test_usage_errors(lessram, data: Path, tmp_path: Path, words: Sequence[str], message: str, monkeypatch) -> None:
+def test_usage_errors(data: Path, tmp_path: Path, words: Sequence[str], message: str, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = lessram(*(str(data) if word == "DATA" else word for word in words))
     assert (result.code, result.out) == (2, "")
@@ -290,7 +264,7 @@ def test_usage_errors(lessram, data: Path, tmp_path: Path, words: Sequence[str],
     assert not (tmp_path / "new").exists()
 
 
-def test_help_and_version(lessram) -> None:
+def test_help_and_version() -> None:
     assert lessram("--version").out.startswith("lessram ")
     for words in (["--help"], ["train", "-h"], ["resume", "-h"], ["predict", "-h"], ["evaluate", "-h"], ["info", "-h"]):
         result = lessram(*words)
@@ -335,7 +309,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=lambda end: end.name)
-def test_killed_and_resumed_whole_and_in_seven_files(lessram, large: Path, tmp_path: Path, end) -> None:
+def test_killed_and_resumed_whole_and_in_seven_files(large: Path, tmp_path: Path, end) -> None:
     options = ("--bits", 20, "--passes", 4, "-q")
     checkpoint, model = tmp_path / "checkpoint", tmp_path / "model"
     safety = ("--checkpoint", checkpoint, "--checkpoint-every", 1, "--cache", tmp_path / "cache")
@@ -355,7 +329,7 @@ def test_killed_and_resumed_whole_and_in_seven_files(lessram, large: Path, tmp_p
     assert model.read_bytes() == (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
 
 
-def test_a_resumed_run_refuses_sources_that_changed(lessram, data: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_refuses_sources_that_changed(data: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "c"
     words = ["train", data, "-o", tmp_path / "model", *SMALL, "--checkpoint", checkpoint, "--checkpoint-every", 1]
     assert lessram(*words).code == 0
@@ -385,7 +359,7 @@ def test_output_that_cannot_be_written(model: Path, data: Path) -> None:
         assert predicting.returncode == 1
 
 
-def test_standard_input(data: Path, model: Path, lessram) -> None:
+def test_standard_input(data: Path, model: Path) -> None:
     with process("predict", model, "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as predicting:
         out, err = predicting.communicate(gzip.compress(data.read_bytes()))
     assert (predicting.returncode, err) == (0, b"")

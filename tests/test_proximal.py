@@ -9,7 +9,7 @@ import pytest
 from comparing import state_of
 from reference import Row
 from reference_proximal import Printed, ProximalLearner
-from streams import LENGTHS, make_rows, to_batch
+from streams import ABSURD, LENGTHS, make_rows, to_batch
 from test_squares import assert_same_state, learn_both, set_state
 
 from lessram.errors import SpecError
@@ -85,13 +85,7 @@ def test_a_slot_many_times_in_one_row(storage):
 @both_kinds
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_absurd_values_and_weights_saturate(storage, loss):
-    huge, tiny = float(np.float32(3e38)), float(np.float32(1e-45))
-    rows = [
-        Row(1.0, [(0, huge), (1, tiny), (2, -huge)], 1.0),
-        Row(0.0, [(0, huge), (3, 1.0)], huge),
-        Row(1.0, [(1, tiny), (4, tiny)], tiny),
-        Row(1.0, [(5, huge)], tiny),
-    ] * 3
+    rows = ABSURD * 3
     learner, reference = pair(*storage, loss=loss, scale="none", alpha=1000.0, intercept=False, l1=1e-3)
     learn_both(learner, reference, rows, to_batch(rows))
     assert np.isfinite(learner.model.weights()).all()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Row
 from reference_squares import SquaresLearner
-from streams import LENGTHS, cut, make_rows, to_batch
+from streams import ABSURD, LENGTHS, cut, make_rows, to_batch
 
 from lessram.data.batch import Batch
 from lessram.learning.learner import Learner
@@ -249,13 +249,7 @@ def test_predict_is_pure_and_is_what_learning_predicts_first(storage, valued):
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 @pytest.mark.parametrize("scale", ["none", "rms"])
 def test_absurd_values_and_weights_saturate(storage, loss, scale):
-    huge, tiny = float(np.float32(3e38)), float(np.float32(1e-45))
-    rows = [
-        Row(1.0, [(0, huge), (1, tiny), (2, -huge)], 1.0),
-        Row(0.0, [(0, huge), (3, 1.0)], huge),
-        Row(1.0, [(1, tiny), (4, tiny)], tiny),
-        Row(1.0, [(5, huge)], tiny),  # an infinite rate * value meets a gradient of 0 in single precision
-    ] * 3
+    rows = ABSURD * 3
     learner, reference = pair(*storage, loss=loss, scale=scale, alpha=1000.0, intercept=False)
     learn_both(learner, reference, rows, to_batch(rows))
     assert np.isfinite(learner.model.table.cells["weight"].astype(float)).all()
