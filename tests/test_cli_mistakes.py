@@ -267,6 +267,15 @@ def test_a_narrow_terminal(place: Path, words: str) -> None:
         assert any("measured added loss" in line and "Theorem" not in line for line in lines)
 
 
+def test_what_is_shown_live_does_not_stay(place: Path) -> None:
+    lines = on_terminal(60, "reproduce", "counter", "--quick", "--out", "report")
+    assert any(line.strip().startswith("0.0 s  counter: base 1.1, the distribution up to") for line in lines)
+    assert max(len(line) for line in lines if " s  counter" in line) < 60
+    verdicts = [line for line in lines if "holds" in line]
+    assert verdicts
+    assert all(line.startswith("holds") for line in verdicts[:5]), "on lines of their own"
+
+
 def test_speed_is_that_of_this_run(capsys: pytest.CaptureFixture[str]) -> None:
     scores = Scores.new()
     scores.add(np.zeros(400), Batch(np.zeros(400, np.float32), np.zeros(401, np.int64), np.uint32([])), Loss.logistic)

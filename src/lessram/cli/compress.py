@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lessram.cli.live_line import LiveLine
 from lessram.cli.options import Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
 from lessram.cli.outputs import check_apart, check_outputs
 from lessram.cli.table import print_table
@@ -124,15 +124,13 @@ def bytes_of(text: str) -> int:
 
 
 class _Progress:
-    """A live line on a terminal; nothing otherwise."""
+    """Which part of the work is being done, and how far it is."""
 
     def __init__(self, quiet: bool) -> None:
-        self._live = sys.stderr.isatty() and not quiet
+        self._line = LiveLine(quiet=quiet)
 
     def show(self, what: str, done: int, total: int) -> None:
-        if self._live:
-            sys.stderr.write(f"\r\x1b[K{what} {done / total:4.0%} of {total:,} slots")
-            sys.stderr.flush()
+        self._line.show(f"{what} {done / total:4.0%} of {total:,} slots")
 
     def counted(self, reader: BatchReader, place: str) -> Iterator[Batch]:
         """The batches of a reader; how many rows they had is shown, and that there was none is an error."""
@@ -142,15 +140,12 @@ class _Progress:
         for batch, _ in reader:
             yield batch
             rows += batch.rows
-            if self._live:
-                sys.stderr.write(f"\r\x1b[Kmeasuring on {rows:,} rows of the hold-out")
-                sys.stderr.flush()
+            self._line.show(f"measuring on {rows:,} rows of the hold-out")
         if rows == 0:
             raise no_example(reader.report, place)
 
     def close(self) -> None:
-        if self._live:
-            sys.stderr.write("\r\x1b[K")
+        self._line.wipe()
 
 
 def _figures(made: Compressed) -> dict[str, Any]:

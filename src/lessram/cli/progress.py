@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+from lessram.cli.live_line import LiveLine
 from lessram.learning.metrics import Scores
 
 _COLUMNS = ("examples", "log-loss", "since last", "error", "AUC", "bits/slot", "examples/s")
@@ -21,24 +21,23 @@ class Progress:
         self._bits = bits_per_slot
         self._before = before
         self._quiet = quiet
-        self._live = sys.stderr.isatty()
+        self._line = LiveLine(quiet=quiet)
         self._start = time.perf_counter()
         self._last = Scores.new()
         self._next_row = 1
         self._next_time = 0.0
-        self._drawn = False
 
     def update(self, examples: int, scores: Callable[[], Scores], share: float | None = None) -> None:
         """Show the scores so far, asked for only when they are shown; `share` is the part of the input that is done."""
         if self._quiet or not self._is_due(examples):
             return
-        if self._live:
+        if self._line.seen:
             self._draw_line(scores(), share)
         else:
             self._print_row(scores())
 
     def _is_due(self, examples: int) -> bool:
-        if not self._live:
+        if not self._line.seen:
             return examples >= self._next_row
         now = time.perf_counter()
         due = now >= self._next_time
@@ -48,8 +47,7 @@ class Progress:
 
     def close(self) -> None:
         """End the live line, so that the next output starts on a line of its own."""
-        if self._drawn:
-            sys.stderr.write("\n")
+        self._line.keep()
 
     def _speed(self, examples: int) -> float:
         return (examples - self._before) / max(time.perf_counter() - self._start, 1e-9)
@@ -65,9 +63,7 @@ class Progress:
         )
         if scores.examples == 0:
             text = "looking at the first examples"
-        sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")  # or it would never go away
-        sys.stderr.flush()
-        self._drawn = True
+        self._line.show(text)
 
     def _print_row(self, scores: Scores) -> None:
         if self._next_row == 1:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lessram.cli.live_line import LiveLine
 from lessram.cli.options import Json, Quiet
 
 SEEDS, QUICK_SEEDS = 10, 3
@@ -46,14 +46,18 @@ def reproduce(
     from lessram.experiments.catalogue import reproduce as run
     from lessram.experiments.results import Setting
 
+    teller = _Teller(quiet)
     setting = Setting(
         quick=quick,
         seeds=seeds or (QUICK_SEEDS if quick else SEEDS),
         data=data or (),
-        tell=_silent if quiet else _Teller().tell,
+        tell=teller.tell,
     )
     how = " ".join(["lessram reproduce", *what, *(["--quick"] if quick else []), f"--seeds {setting.seeds}"])
-    found, files = run(what, setting, out, how)
+    try:
+        found, files = run(what, setting, out, how)
+    finally:
+        teller.close()
     claims = [(findings.name, claim) for findings in found for claim in findings.claims]
     if json:
         listed = [{"experiment": name, **claim._asdict(), "verdict": claim.verdict} for name, claim in claims]
@@ -65,17 +69,20 @@ def reproduce(
     typer.echo(f"{held} of {len(claims)} claims hold; report: {files[0]}")
 
 
-def _silent(message: str) -> None:
-    """Say nothing."""
-
-
 class _Teller:
     """Says on stderr what is being done, and since when: one line on a terminal, else a line each."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool) -> None:
         self._start = time.perf_counter()
+        self._quiet = quiet
+        self._line = LiveLine(quiet=quiet)
 
     def tell(self, message: str) -> None:
         text = f"{time.perf_counter() - self._start:6.1f} s  {message}"
-        sys.stderr.write(f"\r\x1b[K{text}" if sys.stderr.isatty() else f"{text}\n")
-        sys.stderr.flush()
+        if self._line.seen:
+            self._line.show(text)
+        elif not self._quiet:
+            typer.echo(text, err=True)
+
+    def close(self) -> None:
+        self._line.wipe()
