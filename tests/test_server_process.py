@@ -17,7 +17,10 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the server needs lessram[serve]")
 
-from serving_http import Answer, Client, small_model, wait_for
+from serving_http import Answer, Client, open_nowhere_but_here, small_model, wait_for
+
+from lessram.errors import LessramError
+from lessram.serving.server import run
 
 BODY = b'{"slots": [1, 2, 3]}'
 
@@ -149,3 +152,9 @@ def test_what_cannot_be_served_is_said_in_one_line(model: Path, tmp_path: Path) 
     assert (code, message) == (1, f"lessram: cannot listen at 127.0.0.1, port {port}: Address already in use\n")
     code, message = refused(str(model), "--workers", "0")
     assert (code, message) == (2, "lessram: workers must be at least 1, got 0\n")
+
+
+def test_workers_that_fail_again_and_again_end_the_server(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_FAILURES", 1)  # five take the time of six starts
+    with pytest.raises(LessramError, match="2 workers failed within 60 seconds, the last with code 3: giving up"):
+        run.serve(str(model), open_nowhere_but_here, run.Settings(port=0, workers=2))

@@ -15,6 +15,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,8 @@ log = logging.getLogger("lessram.serve")
 
 _LOOK = 0.5
 """Seconds between two looks whether all workers live."""
+_FAILURES, _MEMORY = 5, 60
+"""How many workers may fail by themselves within so many seconds."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,17 +127,33 @@ def _supervise(path: str, opener: Opener, settings: Settings, listening: socket.
     with tempfile.TemporaryDirectory(prefix="lessram-metrics-") as folder:
         os.environ[FOLDER] = folder  # for workers only: this process has imported nothing that looks at it
         workers = [start() for _ in range(settings.workers)]
-        while not stop.wait(_LOOK):
-            for number, worker in enumerate(workers):
-                if not worker.is_alive():
-                    log.error("worker %d ended with code %s; starting another", worker.pid, worker.exitcode)
-                    forget_worker(worker.pid)
-                    workers[number] = start()
-        for worker in workers:
-            worker.terminate()  # SIGTERM: it finishes what is in flight
-        for worker in workers:
-            worker.join()
-        del os.environ[FOLDER]
+        failed: list[float] = []
+        try:
+            while not stop.wait(_LOOK):
+                for number, worker in enumerate(workers):
+                    if not worker.is_alive():
+                        _check_patience(failed, worker.exitcode)
+                        log.error("worker %d ended with code %s; starting another", worker.pid, worker.exitcode)
+                        forget_worker(worker.pid)
+                        workers[number] = start()
+        finally:
+            for worker in workers:
+                worker.terminate()  # SIGTERM: it finishes what is in flight
+            for worker in workers:
+                worker.join()
+            del os.environ[FOLDER]
+
+
+def _check_patience(failed: list[float], code: int) -> None:
+    """A worker that was killed is replaced; if they fail by themselves again and again, others would too."""
+    if code <= 0:  # by a signal
+        return
+    now = time.monotonic()
+    failed[:] = [moment for moment in failed if now - moment < _MEMORY] + [now]
+    if len(failed) > _FAILURES:
+        raise LessramError(
+            f"{len(failed)} workers failed within {_MEMORY} seconds, the last with code {code}: giving up"
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:
