@@ -70,7 +70,7 @@ class Run(NamedTuple):
 
     @property
     def table_bytes(self) -> int:
-        return self.model.table.cells.nbytes
+        return self.model.table_bytes
 
     @property
     def log_loss(self) -> float:
