@@ -2,7 +2,7 @@
 
     python benchmarks/ingest.py                  parsing by format, text file to model, memory
     python benchmarks/ingest.py --quick          the same on small files, in under a minute
-    python benchmarks/ingest.py memory --large   peak memory over a 2 GB file (needs the room in the temporary folder)
+    python benchmarks/ingest.py memory --large   peak memory over files of 2 GB (needs the room in the temporary folder)
 
 parse    one core: processor time of the process while a file is read from the page cache and parsed
 train    wall time from file to trained model, scored on the way; Vowpal Wabbit's start-up is taken off its time
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,18 @@ from rich.console import Console
 from rich.table import Table
 from rounding_loss import DATA
 from sklearn.datasets import load_svmlight_file
-from text_files import KINDS, Kind, svmlight_ones, svmlight_sorted, svmlight_values, vw_numbers, vw_values, vw_words
+from text_files import (
+    KINDS,
+    Kind,
+    criteo_csv,
+    criteo_parquet,
+    svmlight_ones,
+    svmlight_sorted,
+    svmlight_values,
+    vw_numbers,
+    vw_values,
+    vw_words,
+)
 from timing import Contender, race
 
 from lessram import Model, Spec, read_batches
@@ -234,9 +245,9 @@ def show_training(found: dict[str, Any]) -> None:
         console.print(f"  one thread over {title}, by processor time: {ratio:.2f}x")
 
 
-def peak_of_training(path: Path, model: Path) -> int:
+def peak_of_training(path: Path, model: Path, options: list[str]) -> int:
     """The peak resident size of a `lessram train`, by /proc from outside, in bytes."""
-    command = [sys.executable, "-m", "lessram.cli.main", "train", str(path), "-o", str(model), "--quiet"]
+    command = [sys.executable, "-m", "lessram.cli.main", "train", str(path), "-o", str(model), "--quiet", *options]
     peak = 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
         while child.poll() is None:
@@ -252,29 +263,59 @@ def peak_of_training(path: Path, model: Path) -> int:
     return peak
 
 
-def memory_section(chosen: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
-    small, large, model = folder / "small.svm", folder / "large.svm", folder / "m.lessram"
-    svmlight_ones(small, 56_000)
-    copies = 100 if chosen.large else 10 if chosen.quick else 25
+def repeat_lines(small: Path, large: Path, copies: int) -> None:
+    """The same lines many times, under the header of the first if there is one."""
+    text = small.read_bytes()
+    header = text.index(b"\n") + 1 if small.suffix == ".csv" else 0
     with open(large, "wb") as file:
+        file.write(text[:header])
         for _ in range(copies):
-            file.write(small.read_bytes())
-    peak_of_training(small, model)  # compiles
-    sizes = {path: path.stat().st_size for path in (small, large)}
-    peaks = {path: peak_of_training(path, model) for path in (small, large)}
-    large.unlink()
-    grown = peaks[large] - peaks[small]
-    for path, peak in peaks.items():
-        console.print(f"peak resident memory of training from {sizes[path] / 1e6:,.0f} MB: {peak / 2**20:.0f} MiB")
-    console.print(
-        f"  difference {grown / 2**20:+.1f} MiB, target ≤ {MEMORY_TARGET >> 20} MiB: {verdict(grown <= MEMORY_TARGET)}"
-    )
-    yield {
-        "small_bytes": sizes[small],
-        "large_bytes": sizes[large],
-        "small_peak_bytes": peaks[small],
-        "large_peak_bytes": peaks[large],
-    }
+            file.write(text[header:])
+
+
+def repeat_groups(small: Path, large: Path, copies: int) -> None:
+    """The same rows many times, each time as a row group of its own."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(small)
+    with pq.ParquetWriter(large, table.schema) as writer:
+        for _ in range(copies):
+            writer.write_table(table)
+
+
+MEMORY_KINDS: list[tuple[Kind, int, Callable[[Path, Path, int], None]]] = [
+    (Kind("svmlight", ".svm", svmlight_ones), 60_000, repeat_lines),
+    (Kind("CSV", ".csv", criteo_csv, "label"), 75_000, repeat_lines),
+    (Kind("Parquet", ".parquet", criteo_parquet, "label"), 380_000, repeat_groups),
+]
+"""Files of about 20 MB, and who repeats them."""
+
+
+def memory_section(chosen: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    copies = 100 if chosen.large else 10 if chosen.quick else 25
+    for kind, rows, repeat in MEMORY_KINDS:
+        small, large, model = (folder / f"{name}{kind.ending}" for name in ("small", "large", "model"))
+        options = ["--label", kind.label] if kind.label else []
+        kind.write(small, rows)
+        repeat(small, large, copies)
+        peak_of_training(small, model, options)  # compiles
+        sizes = {path: path.stat().st_size for path in (small, large)}
+        peaks = {path: peak_of_training(path, model, options) for path in (small, large)}
+        large.unlink()
+        grown = peaks[large] - peaks[small]
+        console.print(
+            f"peak resident memory of training from {kind.name}: "
+            + ", ".join(f"{sizes[path] / 1e6:,.0f} MB {peaks[path] / 2**20:.0f} MiB" for path in peaks)
+            + f"; difference {grown / 2**20:+.1f} MiB, target ≤ {MEMORY_TARGET >> 20} MiB: "
+            + verdict(grown <= MEMORY_TARGET)
+        )
+        yield {
+            "name": kind.name,
+            "small_bytes": sizes[small],
+            "large_bytes": sizes[large],
+            "small_peak_bytes": peaks[small],
+            "large_peak_bytes": peaks[large],
+        }
 
 
 def main() -> None:
