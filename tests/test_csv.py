@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import lzma
@@ -265,9 +266,24 @@ def test_columns_without_header_are_numbered():
     assert column_names(chunk_of(b"1,a\n"), PLAIN) == ["1", "2"]
 
 
-def test_byte_order_marks_are_no_part_of_a_name():
-    assert column_names(chunk_of(b"   click,site\n"), CsvOptions()) == ["click", "site"]
-    assert column_names(chunk_of(b"\xef\xbb\xbfclick,site\n"), CsvOptions()) == ["click", "site"]
+@pytest.mark.parametrize("size", [64, 1 << 20])
+@pytest.mark.parametrize("header", [b"click,site\n", b'"click","site"\r\n', b""])
+def test_byte_order_marks_are_no_part_of_a_cell(tmp_path, header, size):
+    text, options = b'"1",a\n' + b"0,b\n" * 40, CsvOptions(header=bool(header))
+    names = ("click", "site") if header else ("1", "2")
+    schema = Schema(columns=names, kinds=("label", "categorical"))
+    for path, mark in ((tmp_path / "plain.csv", b""), (tmp_path / "marked.csv", codecs.BOM_UTF8)):
+        path.write_bytes(mark + header + text)
+    plain, marked = (read_all([str(path)] * 2, schema, options, size) for path in sorted(tmp_path.iterdir())[::-1])
+    assert plain[:2] == marked[:2]
+    assert (len(marked[0]), marked[1]) == (82, 0)
+    chunk = ChunkReader([str(tmp_path / "marked.csv")]).read(TextBuffer())
+    assert column_names(chunk, options) == list(names)
+
+
+def test_headers_in_another_encoding_are_refused():
+    with pytest.raises(DataError, match=r"a\.csv:1: found 'click,caf\\\\xe9' as the header, expected UTF-8"):
+        guess_schema(chunk_of("click,café\n1,a\n".encode("latin-1"), "a.csv"))
 
 
 def test_names_are_the_whole_cells_of_the_header():

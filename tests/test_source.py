@@ -342,3 +342,10 @@ def test_wrong_choices(choices: dict, message: str) -> None:
 def test_newlines_are_counted(size: int) -> None:
     text = np.random.default_rng(size).choice([10, 32], size + PADDING).astype(np.uint8)
     assert count_newlines(text, size) == np.count_nonzero(text[:size] == 10)
+
+
+def test_text_in_utf16_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.svm"
+    path.write_bytes("1 1:1\n".encode("utf-16"))
+    with pytest.raises(DataError, match=r"a\.svm: found text in UTF-16, expected UTF-8"):
+        rows_of(read_batches([str(path)], slots=4096))

@@ -69,8 +69,6 @@ def _rows(chunk: Chunk, options: CsvOptions, most: int) -> list[list[str]]:
         position = end
         if row:
             taken.append(_quoted_cells(row, options) if quoted else row.split(options.delimiter))
-    if taken and chunk.start.offset == 0:
-        taken[0][0] = taken[0][0].removeprefix("   ").removeprefix("\ufeff")  # a byte order mark, blanked or not
     return taken
 
 
@@ -92,7 +90,14 @@ def column_names(chunk: Chunk, options: CsvOptions) -> list[str]:
     rows = _rows(chunk, options, 1)
     if not rows:
         raise DataError("found an empty file, expected a table", place=chunk.name)
-    return rows[0] if options.header else [str(i + 1) for i in range(len(rows[0]))]
+    if not options.header:
+        return [str(i + 1) for i in range(len(rows[0]))]
+    try:
+        "".join(rows[0]).encode()
+    except UnicodeEncodeError:
+        header = options.delimiter.join(rows[0]).encode("utf-8", "surrogateescape")
+        raise DataError(f"found {show(header)} as the header, expected UTF-8", place=f"{chunk.name}:1") from None
+    return rows[0]
 
 
 def guess_schema(chunk: Chunk, options: CsvOptions | None = None, *, scaled: bool = False, **choices: Any) -> Schema:
@@ -162,7 +167,7 @@ class CsvParser(LineParser):
     def _step(self, chunk: Chunk, progress: Progress) -> Progress:
         if len(self._scratch[0]) < chunk.size + MARGIN:
             self._scratch = (np.empty(chunk.size + MARGIN, np.uint8), np.empty(chunk.size + MARGIN, np.uint8))
-        if self._options.header and progress.position == 0 and chunk.start.offset == 0:
+        if self._options.header and progress.position == 0 and chunk.start.line == 1:
             progress = progress._replace(position=self._behind_header(chunk))
         room = self._room
         return Progress(

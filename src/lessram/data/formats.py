@@ -211,7 +211,7 @@ class Stream:
         schema = reading.schema
         if self.form.name == "jsonl":
             return lambda: jsonl.JsonParser(schema, slots, **options)
-        if self._start.offset == 0:  # behind its beginning, a file has no header to look at
+        if self._start.line == 1:  # behind its beginning, a file has no header to look at
             schema = schema.arranged(csv.column_names(self._first_chunk(), self.form.csv))
         return lambda: csv.CsvParser(schema, slots, self.form.csv, **options)
 

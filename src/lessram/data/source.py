@@ -7,6 +7,7 @@ decompressed text, line), so that reading can stop behind any chunk and go on th
 
 from __future__ import annotations
 
+import codecs
 import glob
 import io
 import os
@@ -30,8 +31,6 @@ CHUNK = 1 << 20
 """Bytes of text that are read and parsed at once."""
 LONGEST_LINE = 1 << 26
 """A line may have this many bytes; its chunk grows for it."""
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -65,7 +64,7 @@ class Chunk(NamedTuple):
     name: str
     """The source's name, for messages."""
     start: Place
-    """Where the first line stands."""
+    """Where the first line stands: at line 1, behind the byte order mark if the source has one."""
     stop: Place
     """Where the line behind the last one stands."""
 
@@ -215,11 +214,13 @@ class ChunkReader:
             buffer.grow()
 
     def _advance(self, buffer: TextBuffer, size: int) -> Chunk:
-        start = self.place
-        if start.offset == 0 and buffer.bytes.startswith(_BYTE_ORDER_MARK):
-            buffer.bytes[: len(_BYTE_ORDER_MARK)] = b" " * len(_BYTE_ORDER_MARK)
-        text = buffer.text(size)
-        lines = int(count_newlines(text, size)) + bool(text[size - 1] != NEWLINE)
+        start, text = self.place, buffer.text(size)
+        if start.offset == 0:
+            if buffer.bytes.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError("found text in UTF-16, expected UTF-8", place=self.paths[start.source])
+            mark = len(codecs.BOM_UTF8) if buffer.bytes.startswith(codecs.BOM_UTF8) else 0
+            start, text, size = Place(start.source, mark), text[mark:], size - mark
+        lines = int(count_newlines(text, size)) + bool(text[size - 1] != NEWLINE) if size else 0
         self.place = Place(start.source, start.offset + size, start.line + lines)
         return Chunk(text, size, self.paths[start.source], start, self.place)
 
