@@ -19,6 +19,7 @@ from pyarrow import feather, parquet
 
 from lessram.data import arrow, jsonl
 from lessram.data.arrow import ArrowParser, guess_schema
+from lessram.data.column_scale import column_scale
 from lessram.data.csv import CsvOptions, CsvParser
 from lessram.data.hashing import hash_names
 from lessram.data.jsonl import JsonParser
@@ -312,10 +313,78 @@ def test_refusals(tmp_path):
     (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"cut\.parquet: cannot read"):
         open_table(tmp_path / "cut.parquet")
-    with pytest.raises(DataError, match=r"found string in column 'click', expected what can be label"):
-        read(TABLE.set_column(0, "click", pa.array(["a", "b", "c", "d", "e"])))
+    with pytest.raises(DataError, match=r"found binary in column 'click', expected what can be label"):
+        read(TABLE.set_column(0, "click", pa.array([b"a", b"b", b"c", b"d", b"e"])))
     with pytest.raises(DataError, match=r"found the columns .* expected"):
         ArrowParser(SCHEMA, SLOTS).parse(TABLE.select(["click"]).to_batches()[0])
+
+
+class Stream:
+    """What can be read once and dies when it is closed, as the results of databases do."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return pa.RecordBatchReader.from_batches(
+            self._table.schema, iter(self._table.to_batches(100))
+        ).__arrow_c_stream__()
+
+
+def test_streams_are_looked_at_before_they_are_read_and_read_once():
+    table = large(3000)
+    whole = open_table(table).guess_schema(label="click")
+    source = open_table(Stream(table))
+    assert source.guess_schema(label="click") == source.guess_schema(label="click") == whole
+    assert sum(part.batch.rows for part in TableReader(source, whole, SLOTS)) == 3000
+    with pytest.raises(DataError, match="table: found a stream that has been read, expected a table or another stream"):
+        list(TableReader(source, whole, SLOTS))
+
+
+def test_results_of_duckdb():
+    duckdb = pytest.importorskip("duckdb")
+    source = open_table(duckdb.sql("select i % 2 as click, 'a' || i as site, i::double as price from range(5000) t(i)"))
+    schema = source.guess_schema(label="click")
+    assert schema.kinds == ("label", "categorical", "numeric")
+    assert sum(part.batch.rows for part in TableReader(source, schema, SLOTS)) == 5000
+
+
+def test_frames_of_polars_are_read_as_often_as_one_likes():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"click": [1, 0], "site": ["a", None]})
+    for data in (frame, frame.lazy()):
+        source = open_table(data)
+        schema = source.guess_schema(label="click")
+        assert [sum(part.batch.rows for part in TableReader(source, schema, SLOTS)) for _ in range(2)] == [2, 2]
+
+
+def test_frames_that_arrow_cannot_take():
+    pandas = pytest.importorskip("pandas")
+    for frame, why in [
+        (pandas.DataFrame({"a": ["x", 1]}), "Conversion failed for column a with type object"),
+        (pandas.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
+        (pandas.DataFrame({"a": pandas.arrays.SparseArray([0, 1])}), "Sparse pandas data"),
+    ]:
+        with pytest.raises(DataError, match=f"found a DataFrame that cannot become Arrow, .*{why}"):
+            open_table(frame)
+
+
+@pytest.mark.parametrize("encode", [False, True])
+def test_strings_that_are_numbers(encode):
+    def column(*strings):
+        return pa.array(strings).dictionary_encode() if encode else pa.array(strings)
+
+    table = pa.table({"click": column("1", "0", "yes", "1", "0"), "price": column("0.5", "", "1", "1_0", "2")})
+    source = open_table(table)
+    schema = source.guess_schema(label="click", numeric=["price"])
+    assert schema.scales == (column_scale("price", [0.5, 1.0, 2.0]),)
+    (part,) = TableReader(source, msgspec.structs.replace(schema, scales=msgspec.UNSET), SLOTS, tolerate=5)
+    assert [report.message for report in part.reports] == [
+        "found 'yes' as the label ('click'), expected 0, 1, -1 or +1",
+        "found '1_0' in column 'price', expected a finite number",
+    ]
+    assert part.batch.labels.tolist() == [1, 0, 0]
+    assert part.batch.values.tolist() == [0.5, 2.0]
 
 
 def test_a_table_in_memory_goes_on_at_a_place():
@@ -364,7 +433,7 @@ def json_parse(text: bytes, schema=SCHEMA, tolerate=10**9, **more):
     ("line", "message"),
     [
         (b'{"click": 7}', r"found 7 as the label ('click'), expected 0, 1, -1 or +1"),
-        (b'{"click": "yes"}', "found 'yes' in column 'click', expected a finite number"),
+        (b'{"click": "yes"}', "found 'yes' as the label ('click'), expected 0, 1, -1 or +1"),
         (b'{"click": 1, "price": "a"}', "found 'a' in column 'price', expected a finite number"),
         (b'{"click": 1, "price": 1e99}', "found inf in column 'price', expected a finite number"),
         (b'{"click": 1, "price": ' + b"9" * 400 + b"}", "found inf in column 'price', expected a finite number"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.data.cells import BLOCK, CellBlock
+from lessram.data.cells import BLOCK, CellBlock, number_of, numbers_among
 from lessram.data.hashing import hash_names
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Kind, Schema, make_schema
@@ -146,7 +146,18 @@ class ArrowParser:
                 array = array.dictionary_decode()
             self._block.put_text(column, *_strings(_as_strings(array)))
         else:
-            self._block.put_numbers(column, _numbers(array))
+            self._block.put_numbers(column, self._numbers(column, array))
+
+    def _numbers(self, column: int, array: pa.Array) -> NDArray[Any]:
+        """An array as numbers; of strings one by one where some are none, so that only their rows are bad."""
+        pa = import_pyarrow()
+        try:
+            return _numbers(array)
+        except pa.lib.ArrowInvalid:
+            kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+                raise
+            return np.array(self._block.converted(column, array.to_pylist(), number_of, None), np.float64)
 
     def _put_categories(self, column: int, array: pa.Array) -> None:
         pa = import_pyarrow()
@@ -183,11 +194,11 @@ class ArrowParser:
 
 
 def numbers_in(array: pa.Array) -> list[float]:
-    """The numbers of an array that are neither null nor NaN; none of an array that holds something else."""
+    """The numbers of an array that are neither null nor NaN, those that strings spell included."""
     try:
         numbers = _numbers(array).astype(np.float64)
     except (import_pyarrow().lib.ArrowException, ValueError):
-        return []  # whoever reads the column will say what is wrong
+        return numbers_among(array.to_pylist())
     return numbers[np.broadcast_to(_validity(array), len(array)) & ~np.isnan(numbers)].tolist()  # type: ignore[no-any-return]
 
 

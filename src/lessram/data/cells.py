@@ -7,7 +7,7 @@ all of its cells stay in the cache between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lessram.data.csv_kernel import BAD_LABEL, BAD_NUMBER, BAD_WEIGHT, INFINITE
 from lessram.data.hashing import fold_into_slots, hash_names
 from lessram.data.interactions import append_products, set_group
+from lessram.data.lines import show
 from lessram.data.parsing import BadLine
 from lessram.data.rows import DONE, FULL, LARGEST, MOST, ParsedPart, Progress, Room, survey
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT, Schema, make_layout, scaled_number
@@ -159,6 +160,39 @@ def assemble(count, layout, cells, products, rows, progress):
     return Progress(position, np.int64(row), np.int64(k), unlabelled, 0, weighted, valued, DONE, position, 0, 0)
 
 
+class Unfit(Exception):
+    """A value that its column cannot take: what was found."""
+
+
+def number_of(value: Any) -> float:
+    """The number that a value of Python is, or that a string spells."""
+    if isinstance(value, (int, float)):
+        try:
+            return float(value)
+        except OverflowError:  # a whole number of more than 308 digits
+            return np.inf
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = np.nan
+        if np.isfinite(number) and "_" not in value:
+            return number
+        raise Unfit(show(value.encode("utf-8", "replace")))
+    raise Unfit(type(value).__name__)
+
+
+def numbers_among(values: Iterable[Any]) -> list[float]:
+    """The numbers of those values that are numbers."""
+    numbers = []
+    for value in values:
+        try:
+            numbers += [] if value is None or value == "" else [number_of(value)]
+        except Unfit:
+            continue  # whoever reads the column will say what is wrong
+    return numbers
+
+
 class CellBlock:
     """A block of cells that columns are put into one after another, then made into rows. One for each thread."""
 
@@ -207,6 +241,27 @@ class CellBlock:
         if numbers.dtype.kind == "f":
             self.cells.present[column, :count] &= ~np.isnan(numbers)
 
+    def converted(self, column: int, values: Sequence[Any], convert: Callable[[Any], Any], empty: Any) -> list[Any]:
+        """The values one by one, for a column of several types; rows whose value will not do are bad."""
+        made: list[Any] = []
+        for row, value in enumerate(values):
+            try:
+                made.append(empty if value is None or value == "" else convert(value))
+            except Unfit as found:
+                made.append(empty)
+                self.put_broken(row, self._unfit(str(found), column))
+        return made
+
+    def _unfit(self, found: str, column: int) -> str:
+        """What is wrong with a value of a column."""
+        name, kind = repr(self.schema.columns[column]), self.schema.kinds[column]
+        if kind == "label" and not self.layout.real_labels:
+            return f"found {found} as the label ({name}), expected 0, 1, -1 or +1"
+        if kind == "weight":
+            return f"found {found} as the weight ({name}), expected a finite number, not negative"
+        expected = {"categorical": "a string, a number, true or false", "text": "a string"}.get(kind, "a finite number")
+        return f"found {found} in column {name}, expected {expected}"
+
     def put_text(self, column: int, data: NDArray[np.uint8], offsets: NDArray[Any]) -> None:
         """Text cells, taken apart into tokens."""
         count = len(offsets) - 1
@@ -254,10 +309,4 @@ class CellBlock:
             return f"found a row that makes too many products, expected at most {MOST} features in one row"
         if progress.status == INFINITE:
             return "found numbers whose products are too large, expected less than 3.4e38"
-        name = repr(self.schema.columns[progress.column])
-        found = f"{self.cells.values[progress.column, progress.position]:g}"
-        if progress.status == BAD_LABEL and not self.layout.real_labels:
-            return f"found {found} as the label ({name}), expected 0, 1, -1 or +1"
-        if progress.status == BAD_WEIGHT:
-            return f"found {found} as the weight ({name}), expected a finite number, not negative"
-        return f"found {found} in column {name}, expected a finite number"
+        return self._unfit(f"{self.cells.values[progress.column, progress.position]:g}", progress.column)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.data.cells import BLOCK, CellBlock
+from lessram.data.cells import BLOCK, CellBlock, Unfit, number_of, numbers_among
 from lessram.data.column_scale import ROWS as SAMPLE
 from lessram.data.column_scale import with_scales
 from lessram.data.lines import show
@@ -90,7 +90,7 @@ def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schem
     if not scaled:
         return schema
     numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
-    return with_scales(schema, {name: _numbers_among(values(name)) for name in numeric})
+    return with_scales(schema, {name: numbers_among(values(name)) for name in numeric})
 
 
 def _first_rows(chunk: Chunk) -> list[dict[str, Any]]:
@@ -105,21 +105,6 @@ def _first_rows(chunk: Chunk) -> list[dict[str, Any]]:
     return rows
 
 
-def _numbers_among(values: list[Any]) -> list[float]:
-    """The numbers of those values that are numbers."""
-    numbers = []
-    for value in values:
-        try:
-            numbers += [] if value == "" else [_number(value)]
-        except _Wrong:
-            continue  # likewise
-    return numbers
-
-
-class _Wrong(Exception):
-    """A value that its column cannot take: what was found."""
-
-
 def _category(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -127,7 +112,7 @@ def _category(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return repr(value).removesuffix(".0")
-    raise _Wrong(type(value).__name__)
+    raise Unfit(type(value).__name__)
 
 
 def _strings(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -139,26 +124,8 @@ def _strings(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return np.frombuffer(bytearray(joined.encode()), np.uint8), offsets
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, (int, float)):
-        try:
-            return float(value)
-        except OverflowError:  # a whole number of more than 308 digits
-            return np.inf
-    if isinstance(value, str):
-        try:
-            number = float(value)
-        except ValueError:
-            number = np.nan
-        if np.isfinite(number) and "_" not in value:
-            return number
-        raise _Wrong(show(value.encode("utf-8", "replace")))
-    raise _Wrong(type(value).__name__)
-
-
 _PLAIN_NAMES = {str, type(None)}
 _PLAIN_NUMBERS = {int, float, bool, type(None)}
-_EXPECTED = {"categorical": "a string, a number, true or false", "text": "a string"}
 
 
 class JsonParser:
@@ -243,7 +210,7 @@ class JsonParser:
         block.put_present(column, True, len(values))
         if kind in ("categorical", "text"):
             plain = kinds <= _PLAIN_NAMES
-            names = [value or "" for value in values] if plain else self._convert(column, values, _category, "")
+            names = [value or "" for value in values] if plain else block.converted(column, values, _category, "")
             (block.put_names if kind == "categorical" else block.put_text)(column, *_strings(names))
             return
         try:  # None becomes NaN, an empty cell
@@ -251,18 +218,5 @@ class JsonParser:
         except OverflowError:  # a whole number of more than 308 digits
             numbers = None
         if numbers is None:
-            numbers = np.array(self._convert(column, values, _number, None), np.float64)
+            numbers = np.array(block.converted(column, values, number_of, None), np.float64)
         block.put_numbers(column, numbers)
-
-    def _convert(self, column: int, values: Sequence[Any], convert: Callable[[Any], Any], empty: Any) -> list[Any]:
-        """The values one by one, for a column of several types; rows whose value will not do are bad."""
-        made: list[Any] = []
-        for i, value in enumerate(values):
-            try:
-                made.append(empty if value is None or value == "" else convert(value))
-            except _Wrong as wrong:
-                made.append(empty)
-                schema = self._block.schema
-                expected = _EXPECTED.get(schema.kinds[column], "a finite number")
-                self._block.put_broken(i, f"found {wrong} in column {schema.columns[column]!r}, expected {expected}")
-        return made

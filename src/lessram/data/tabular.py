@@ -160,23 +160,19 @@ class _Blaming:
 class _Memory:
     """A table in memory, or a stream that can be read once."""
 
-    def __init__(self, data: Any, name: str) -> None:
-        pa = import_pyarrow()
-        self.name = name
-        if isinstance(data, pa.RecordBatch):
-            data = pa.Table.from_batches([data])
-        elif not isinstance(data, (pa.Table, pa.RecordBatchReader)):
-            if hasattr(data, "collect") and not hasattr(data, "__arrow_c_stream__"):  # a lazy frame of Polars
-                data = data.collect()
-            data = pa.RecordBatchReader.from_stream(data)
-        self._data = data
+    def __init__(self, data: pa.Table | pa.RecordBatchReader, name: str) -> None:
+        self.name, self.schema, self._data = name, data.schema, data
+        self._stream = not isinstance(data, import_pyarrow().Table)
         self._peeked: list[Any] = []  # of a stream: taken from it and not yet handed out
-        self.schema = data.schema
+        self._read = False
 
     def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         missing = [name for name in columns if name not in self.schema.names]
         if missing:
             raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=self.name)
+        if self._stream and self._read:
+            raise DataError("found a stream that has been read, expected a table or another stream", place=self.name)
+        self._read = True
         while self._peeked:
             yield self._peeked.pop(0).select(columns)
         for batch in self._rest():
@@ -184,17 +180,17 @@ class _Memory:
 
     def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The batches from the first on, with some columns; `batches` will give them again."""
-        stream = hasattr(self._data, "read_next_batch")
+        yield from [batch.select(columns) for batch in self._peeked]
         for batch in self._rest():
-            if stream:
+            if self._stream:
                 self._peeked.append(batch)
             yield batch.select(columns)
 
     def _rest(self) -> Iterator[pa.RecordBatch]:
-        if hasattr(self._data, "read_next_batch"):
-            yield from self._data
-        else:
-            yield from self._data.to_batches(max_chunksize=ROWS)
+        with _Blaming(self.name):
+            # Not `yield from`, which closes a stream when nobody asks for more.
+            for batch in self._data if self._stream else self._data.to_batches(max_chunksize=ROWS):  # noqa: UP028
+                yield batch
 
 
 def open_table(data: Any, *, name: str = "table") -> TableSource:
@@ -214,15 +210,28 @@ def open_table(data: Any, *, name: str = "table") -> TableSource:
     return TableSource(memory.schema, [memory])
 
 
-def _frame(data: Any) -> Any:
-    """What `_Memory` takes."""
+def _frame(data: Any) -> pa.Table | pa.RecordBatchReader:
+    """The data as Arrow has them: a table where they are in memory, a stream where they may not be."""
     pa = import_pyarrow()
-    if type(data).__module__.split(".")[0] == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False)
-    if isinstance(data, (pa.Table, pa.RecordBatch)) or any(
-        hasattr(data, name) for name in ("__arrow_c_stream__", "read_next_batch", "collect")
-    ):
+    if isinstance(data, (pa.Table, pa.RecordBatchReader)):
         return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    library = type(data).__module__.split(".")[0]
+    if library == "polars" and hasattr(data, "collect"):  # a lazy frame
+        data = data.collect()
+    try:
+        if library == "pandas" and hasattr(data, "columns"):
+            return pa.Table.from_pandas(data, preserve_index=False)
+        if library == "polars":
+            return pa.table(data)
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+    except (pa.lib.ArrowException, TypeError, ValueError) as error:
+        why = "; ".join(map(str, error.args))
+        raise DataError(
+            f"found a {type(data).__name__} that cannot become Arrow, expected plain columns: {why}"
+        ) from None
     kind = type(data).__name__
     raise SpecError(f"a table must be a path, or speak Arrow (Arrow, Polars, pandas, DuckDB), got {kind}")
 
