@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
@@ -58,8 +59,11 @@ class Accumulator(NamedTuple):
     """The highest level, at which the accumulator saturates."""
 
 
+@lru_cache(maxsize=16)  # asked for by every learner
 def accumulator(base: float = 1.1, unit: float = UNIT, levels: int = LEVELS) -> Accumulator:
     """The accumulator with this base, unit u and number of levels; the caller checks that the base is above 1.
+
+    Its arrays are not to be written.
 
     >>> values = accumulator(1.1).heights - accumulator(1.1).lowest
     >>> (values[:3] * 1024).round(3)

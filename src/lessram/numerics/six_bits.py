@@ -39,8 +39,9 @@ def six_bit_accumulator() -> Accumulator:
     (0.015625, 25480, True)
     """
     made = accumulator(1.23, 2.0**-6, LEVELS)
-    made.heights[FIRST_HIGH + 1 :: 2] = made.heights[FIRST_HIGH::2]
-    return made
+    heights = made.heights.copy()
+    heights[FIRST_HIGH + 1 :: 2] = heights[FIRST_HIGH::2]
+    return made._replace(heights=heights)
 
 
 @inlined
