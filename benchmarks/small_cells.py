@@ -43,6 +43,7 @@ ALPHAS = tuple(0.02 * 2 ** (k / 2) for k in range(14))
 """Learning rates, 0.02 to 1.8."""
 LOADS = (1, 2, 3, 4, 6)
 """Distinct features a slot of the 24-bit table."""
+HASHED = ["criteo", "film reviews"]
 HASHINGS = 4
 """For each seed of the other figures."""
 MEAN_AT_MOST, WORST_AT_MOST = 0.0015, 0.005
@@ -192,9 +193,9 @@ def run_bytes(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     table = Table(*columns, title=f"the same bytes, each at its best alpha, {hashings} hashings", title_justify="left")
     rows = []
     for found in data_sets():
-        if found.name not in ("criteo", "film reviews"):
+        if found.name not in chosen.sets:
             continue
-        for load in LOADS:
+        for load in chosen.loads:
             row = measure_bytes(found, load, hashings)
             rows.append(row)
             losses = [f"{number:.5f}" for number in row["log_loss"].values()]
@@ -243,6 +244,10 @@ def main() -> None:
         "--rounds", type=int, default=7, help="timed runs of each contender, the best counts; default 7"
     )
     parser.add_argument("--bits", type=int, nargs="+", default=[22, 27], help="tables of 2^BITS slots for speed")
+    parser.add_argument(
+        "--sets", nargs="+", default=HASHED, metavar="SET", help=f"of bytes; default {', '.join(HASHED)}"
+    )
+    parser.add_argument("--loads", type=int, nargs="+", default=LOADS, help="of bytes: distinct features a slot")
     parser.add_argument("--json", metavar="PATH", help="write every figure to this file")
     chosen = parser.parse_args()
     if unknown := set(chosen.sections) - SECTIONS.keys():

@@ -37,7 +37,10 @@ _ZERO, _ONE, _TWO, _THREE = (np.uint64(i) for i in range(4))
 
 @cache  # every learner asks for them
 def margin_pieces() -> NDArray[np.float64]:
-    """Four coefficients for each cell of c + SHIFT, not to be written; below the first cell Y is the line of slope 1."""
+    """Four coefficients for each cell of c + SHIFT; below the first cell Y is the line of slope 1.
+
+    Not to be written.
+    """
     k = np.arange(OCTAVES * CELLS_PER_OCTAVE + 1)
     node = np.ldexp(1 + (k % CELLS_PER_OCTAVE) / CELLS_PER_OCTAVE, k // CELLS_PER_OCTAVE)
     margin = _solve(node - SHIFT)
