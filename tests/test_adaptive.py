@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import pickle
 from typing import Any
@@ -164,6 +165,17 @@ def test_every_byte_is_accounted_for(tmp_path):
     assert ledger.seen == np.count_nonzero(adaptive_store.codes(table, 0, None))
 
 
+def test_the_first_codebook_gives_what_it_always_gave():
+    """A model names its book, so this one stays beside the standard one."""
+    learners = [Learner(spec_of(codebook=book)) for book in ("shipped", "standard")]
+    for learner in learners:
+        learner.learn(to_batch(BINARY, valued=False))
+    codes = [adaptive(learner).codes.tobytes() for learner in learners]
+    assert hashlib.sha256(codes[0]).hexdigest()[:10] == "55fa3da67a"
+    assert codes[1] != codes[0]
+    assert Learner(spec_of()).model.spec.codebook == "standard"
+
+
 # The codebook designed from the first examples ------------------------------------------------------------------------
 
 
@@ -269,7 +281,7 @@ def test_becoming_flat_keeps_every_coordinate():
 def test_choices_that_do_not_go_together_are_refused():
     with pytest.raises(SpecError, match="weights adaptive have rates by randomized counts"):
         spec_of(rates="global")
-    with pytest.raises(SpecError, match="codebook must be one of shipped, auto, got 'mine'"):
+    with pytest.raises(SpecError, match="codebook must be one of standard, auto, shipped, got 'mine'"):
         spec_of(codebook="mine")
     with pytest.raises(SpecError, match="codebook needs weights adaptive"):
         Spec(slots=8, codebook="auto")

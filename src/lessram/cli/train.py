@@ -41,7 +41,7 @@ def train(
     ] = None,
     codebook: Annotated[
         str | None,
-        typer.Option(metavar="BOOK", help="Of adaptive weights: shipped, or auto, from the first examples.  [shipped]"),
+        typer.Option(metavar="BOOK", help="Of adaptive weights: standard, or auto, by the first examples.  [standard]"),
     ] = None,
     gamma: Annotated[
         float | None, typer.Option(help="Of weights gamma, a control: grids of at most gamma times the rate.  [1]")

@@ -18,7 +18,6 @@ from lessram.numerics.rate import rates_by_level
 from lessram.tables.adaptive import Adaptive, AdaptiveRule, AdaptiveScratch, adaptive_rule, adaptive_scratch
 from lessram.tables.adaptive_store import flattened, outgrown, put_book, recoded
 from lessram.tables.blocks import FIRST_SLOT
-from lessram.tables.book import shipped_book
 from lessram.tables.graded import Graded, GradedRule, graded_rule
 from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
 from lessram.tables.layout import SQUARES, Table, copied, tensors_of
@@ -107,8 +106,9 @@ class Learner:
         self._objective = objective_of(self.model.spec)
         self._mapped = is_mapped(self.model.table)
         if isinstance(self.model.table, Adaptive) and self.model.examples == 0 and not self._mapped:
-            # alpha may have been chosen since the table was made
-            put_book(self.model.table, self.model.spec.scaled_book(shipped_book()))
+            book = self.model.spec.book  # alpha may have been chosen since the table was made
+            assert book is not None
+            put_book(self.model.table, book)
         self._take_table(self.model.table)
 
     def learn(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ are learned one by one with unrounded weights and the counter of adaptive tables
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,11 +53,22 @@ def designed_book(opening: Opening, spec: Spec) -> Book:
         None if ones else opening["values"],
         None if ones else opening["weights"],
     )
-    return design(*sampled(batch, spec), fallback=shipped_book())
+    found = sampled(batch, spec)
+    return design(found.levels, found.values, fallback=shipped_book())
 
 
-def sampled(batch: Batch, spec: Spec) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The level and the new value, in units of alpha / 1024, of every step that ends at a level of the codebook."""
+class Samples(NamedTuple):
+    """Steps that ended at a level of the codebook."""
+
+    levels: NDArray[np.uint8]
+    values: NDArray[np.int64]
+    """In units of alpha / 1024."""
+    features: NDArray[np.intp]
+    """Which features of the batch took them."""
+
+
+def sampled(batch: Batch, spec: Spec) -> Samples:
+    """The level and the new value of every step that ends at a level of the codebook."""
     slots, places = np.unique(batch.slots, return_inverse=True)
     batch = batch._replace(slots=places.astype(np.uint32))
     learner = _unrounded(spec, max(1, len(slots)))
@@ -71,7 +82,7 @@ def sampled(batch: Batch, spec: Spec) -> tuple[NDArray[np.uint8], NDArray[np.int
         levels[features], values[features] = seen["level"], seen["weight"]
     small = (levels > 0) & (levels < len(FIRST_COUNTS))
     units = np.rint(values[small].astype(np.float64) * (UNITS / spec.alpha)).clip(-_LARGEST, _LARGEST)
-    return levels[small], units.astype(np.int64)
+    return Samples(levels[small], units.astype(np.int64), np.flatnonzero(small))
 
 
 def _unrounded(spec: Spec, slots: int) -> Learner:

@@ -30,7 +30,7 @@ DEFAULT_ALPHA = 0.3
 """Where nothing is said and the first examples cannot be looked at; docs/choosing.md has the study."""
 PAPER: dict[str, Any] = {"weights": "q2.13", "rates": "morris8", "step_rule": "plain", "alpha": 0.2}
 """The paper's choices, where they are not the defaults."""
-CODEBOOKS = ("shipped", "auto")
+CODEBOOKS = ("standard", "auto", "shipped")
 GAMMA_RADIUS = 4.0
 """R of weights gamma, unless another is given."""
 PROMOTED = "q2.13"
@@ -93,7 +93,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     l2: float | msgspec.UnsetType = msgspec.UNSET
     """How much half the square of a coefficient costs, over the whole stream."""
     codebook: str | msgspec.UnsetType = msgspec.UNSET
-    """Of adaptive weights: what the bytes stand for. shipped, or auto: designed from the first examples."""
+    """Of adaptive weights: what the bytes stand for. standard; auto: designed from the first examples; shipped: as
+    standard was at first."""
     gamma: float | msgspec.UnsetType = msgspec.UNSET
     """Of weights gamma: the grid's step is at most gamma times the rate."""
 
@@ -240,8 +241,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def book(self) -> NDArray[np.void] | None:
-        """The shipped codebook as cells; None where weights are not adaptive."""
-        return self.scaled_book(shipped_book()) if self.weights == ADAPTIVE else None
+        """The codebook that learning starts with, as cells; None where weights are not adaptive."""
+        if self.weights != ADAPTIVE:
+            return None
+        return self.scaled_book(shipped_book("standard" if self.codebook == "standard" else "shipped"))
 
     def scaled_book(self, book: Book) -> NDArray[np.void]:
         """A codebook for this alpha, as cells in units of the grid."""

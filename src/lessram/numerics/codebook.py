@@ -12,7 +12,7 @@ levels one by one, each to where it saves most. A coefficient beyond the ends of
 promoted to a cell of its own, as is one whose counter has passed the last of these levels.
 
 Points are whole multiples of alpha / 1024: steps are proportional to alpha, so one book serves every alpha. All sums
-are of integers below 2^53, so every processor designs the same book.
+over samples are of integers below 2^63, so every processor designs the same book.
 """
 
 from __future__ import annotations
@@ -71,12 +71,19 @@ def joint_counter(base: float) -> Counter:
     return ladder(counts)
 
 
-def design(levels: NDArray[np.integer], values: NDArray[np.integer], fallback: Book | None = None) -> Book:
+def design(
+    levels: NDArray[np.integer],
+    values: NDArray[np.integer],
+    fallback: Book | None = None,
+    weights: NDArray[np.integer] | None = None,
+) -> Book:
     """The book for a sample of coefficients: the level of each and its value in units of alpha / UNITS.
 
-    A level with hardly any sample takes its list from `fallback`.
+    A level with hardly any sample takes its list from `fallback`. `weights` are whole numbers that say how much the
+    variance of each counts; the ends of lists do not depend on them.
     """
-    plans = [_Plan(np.sort(values[levels == level])) for level in range(1, len(FIRST_COUNTS))]
+    weights = np.ones(len(values), np.int64) if weights is None else weights
+    plans = [_Plan(values[levels == level], weights[levels == level]) for level in range(1, len(FIRST_COUNTS))]
     kept = [
         fallback.at(level) if fallback is not None and plan.samples.size < FEWEST_SAMPLES else None
         for level, plan in enumerate(plans, start=1)
@@ -99,8 +106,9 @@ def design(levels: NDArray[np.integer], values: NDArray[np.integer], fallback: B
 class _Plan:
     """The best lists of 2, 3, ... points for the samples of one level."""
 
-    def __init__(self, samples: NDArray[np.integer]) -> None:
-        self.samples = samples.astype(np.int64)
+    def __init__(self, samples: NDArray[np.integer], weights: NDArray[np.integer]) -> None:
+        order = np.argsort(samples, kind="stable")
+        self.samples, self._weights = samples[order].astype(np.int64), weights[order].astype(np.int64)
         if self.samples.size:
             self._solve()
 
@@ -133,14 +141,14 @@ class _Plan:
             self._origins.append(origin)
 
     def _interval_costs(self) -> NDArray[np.float64]:
-        """The sum of (x - a)(b - x) over the samples x of [a, b), for all a < b of the grid."""
+        """The weighted sum of (x - a)(b - x) over the samples x of [a, b), for all a < b of the grid."""
         x = self.samples
         outside = int(TAIL * len(x))
         low, high = int(x[outside]), int(x[len(x) - 1 - outside]) + 1
         step = -(-(high - low) // _GRID)
         self._grid = low + step * np.arange(-(-(high - low) // step) + 1)
         upto = np.searchsorted(x, self._grid, side="left")
-        sums, squares = (np.concatenate([[0], np.cumsum(x**power)]) for power in (1, 2))
+        sums = (np.concatenate([[0], np.cumsum(self._weights * x**power)])[upto] for power in range(3))
         a, b = self._grid[:, None], self._grid[None, :]
-        n, s, q = (part[upto][None, :] - part[upto][:, None] for part in (np.arange(len(x) + 1), sums, squares))
+        n, s, q = (part[None, :] - part[:, None] for part in sums)
         return np.where(b > a, (a + b) * s - q - a * b * n, np.inf)

@@ -1,6 +1,6 @@
 """A codebook in units of a table's grid, and the index that finds the neighbours of a value without a search.
 
-The shipped book, `codebook.json`, was made by `tools/design_codebook.py`.
+The books that come with the package were made by `tools/design_codebook.py`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 from lessram.jit import inlined
 from lessram.numerics.codebook import FIRST_COUNTS, UNITS, Book, book_of
 
-SHIPPED = Path(__file__).with_name("codebook.json")
+SHIPPED = {name: Path(__file__).with_name(f"codebook_{name}.json") for name in ("standard", "shipped")}
+"""`standard`, and the one before it, whose models must come out the same for ever."""
 PARTS = 256
 CELL = np.dtype([("weight", "<i2"), ("level", "u1")])
 """A weight in units of the grid and the level of its counter."""
 
 
 @functools.cache
-def shipped_book() -> Book:
-    """The book that comes with the package, in units of alpha / 1024."""
-    lists = msgspec.json.decode(SHIPPED.read_bytes(), type=list[list[int]])
+def shipped_book(name: str = "shipped") -> Book:
+    """A book that comes with the package, in units of alpha / 1024."""
+    lists = msgspec.json.decode(SHIPPED[name].read_bytes(), type=list[list[int]])
     return book_of([np.array(points) for points in lists])
 
 
