@@ -191,35 +191,42 @@ def plot(found: list[dict[str, Any]], path: str) -> None:
     axes.set_title("Bits against loss on a long-tail stream", loc="left")
     axes.grid(alpha=0.3)
     axes.margins(0.09)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower left")
     figure.savefig(path, dpi=110)
 
 
-def contenders(tail: LongTail, slots: int, warm: int, rows: int) -> list[Contender]:
-    """Tables that have learned `warm` batches of a stream, each to learn the next one; scikit-learn where it can."""
+def contenders(tail: LongTail, slots: int, warm: int, batches: list[Batch]) -> list[Contender]:
+    """Tables that have learned `warm` batches of a stream and go on with the next; scikit-learn where it can."""
     learners = {name: Learner(Spec(slots=slots, alpha=0.2, **METHODS[name])) for name in list(METHODS)[:3]}
     for _ in range(warm):
-        batch = tail.draw(rows)
+        batch = tail.draw(batches[0].rows)
         for learner in learners.values():
             learner.learn(batch, trusted=True)
-    batch = tail.draw(rows)
-    racing = [Contender(name, partial(learner.learn, batch, trusted=True)) for name, learner in learners.items()]
+    racing = [Contender(name, partial(learn_next, learner, iter(batches))) for name, learner in learners.items()]
     if slots <= 1 << 22:
-        matrix = csr_matrix((np.ones(batch.features, np.float32), batch.slots.astype(np.int32), batch.indptr))
-        matrix.resize(batch.rows, slots)
+        matrices = [csr_matrix((np.ones(b.features, np.float32), b.slots.astype(np.int32), b.indptr)) for b in batches]
+        for matrix in matrices:
+            matrix.resize(matrix.shape[0], slots)
         peer = SGDClassifier(loss="log_loss", penalty=None, learning_rate="constant", eta0=0.05)
-        peer.partial_fit(matrix[:2], [0, 1], classes=[0, 1])
-        racing.append(Contender("scikit-learn partial_fit", partial(peer.partial_fit, matrix, batch.labels)))
+        peer.partial_fit(matrices[0][:2], [0, 1], classes=[0, 1])
+        pairs = iter(zip(matrices, (batch.labels for batch in batches), strict=True))
+        racing.append(Contender("scikit-learn partial_fit", lambda: peer.partial_fit(*next(pairs))))
     return racing
 
 
+def learn_next(learner: Learner, batches: Iterator[Batch]) -> None:
+    learner.learn(next(batches), trusted=True)
+
+
 def run_speed(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """40 features a row."""
+    """40 features a row, every round the next rows of the stream."""
     table = Table("stream", "method", "Mf/s", "of flat", title="speed", title_justify="left")
     rows = 25_000
     for bits, largest in {20: 230_000}.items() if chosen.quick else LARGEST_FIELDS.items():
         tail, slots = LongTail(largest=largest, fields=40), 1 << bits
-        times = race(contenders(tail, slots, 4 if chosen.quick else 20, rows), 3 if chosen.quick else 7)
+        rounds = 3 if chosen.quick else 8
+        batches = [tail.draw(rows) for _ in range(rounds + 1)]
+        times = race(contenders(tail, slots, 4 if chosen.quick else 20, batches), rounds)
         for name, seconds in times.items():
             ratio, speed = times["flat 24-bit"] / seconds, 40 * rows / seconds / 1e6
             table.add_row(f"2^{bits} slots", name, f"{speed:.0f}", f"{ratio:.2f}")
