@@ -11,23 +11,26 @@ from __future__ import annotations
 
 from fractions import Fraction
 from types import SimpleNamespace
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from reference import Morris
 from reference_squares import Accumulator as Reference
 from reference_squares import level_uniform
 
 from lessram.numerics import accumulator as ours
 from lessram.numerics.accumulator import Accumulator, accumulator
-from lessram.numerics.random import hash_seed
+from lessram.numerics.random import hash_seed, word
 from lessram.numerics.vector import padded
 from lessram.tables import squares_passes
 from lessram.tables.squares import SquaresScratch, squares_scratch
 
 LAST = 255
 OWN, SHARED = 1 << 16, 1 << 23
+KEY = 0x0123456789ABCDEF
 TABLE = accumulator(1.1)
 FINEST = Fraction(1, 2**40)
 """Half the distance of neighbouring uniform numbers where they are closest: what a probability can be off by, at
@@ -218,27 +221,42 @@ def test_adding_the_unit_over_the_base_is_the_papers_counter():
 
 
 @numba.njit
-def level_row(scratch, length, square, table, index):
+def level_row(scratch, values, length, square, table, index):
     fraction = ours.fraction_of(shared_of(index))
-    squares_passes.level_row(scratch, np.uint64(length), square, table, fraction)
+    start, length, key = np.uint64(0), np.uint64(length), np.uint64(KEY)
+    squares_passes.level_row(scratch, values, start, length, square, table, key, fraction)
 
 
 @numba.njit
-def level_row_by_the_scalar_function(scratch, length, square, table, index):
+def levels_by_the_scalar_function(scratch, values, length, square, table, index):
+    levels = np.empty(length, np.int32)
     for j in range(length):
-        x = scratch.values[j]
-        uniform = ours.fine_uniform(scratch.words[j], shared_of(index))
-        scratch.advanced[j] = ours.advanced(table, np.uint8(scratch.levels[j]), square * x * x, uniform)
+        addend = square if values is None else square * values[j] * values[j]
+        uniform = ours.fine_uniform(word(np.uint32(j), np.uint64(KEY)), shared_of(index))
+        levels[j] = ours.advanced(table, np.uint8(scratch.levels[j]), addend, uniform)
+    return levels
 
 
-def filled(length: int, table: Accumulator, spread: float, seed: int) -> SquaresScratch:
+def filled(length: int, table: Accumulator, spread: float, seed: int) -> tuple[SquaresScratch, NDArray[np.float32]]:
+    """Scratch for a row, and its values."""
     rng = np.random.default_rng(seed)
     scratch = squares_scratch(length, np.dtype([("weight", "<i2"), ("level", "u1")]))
     scratch.levels[:] = rng.integers(0, 256, padded(length))
     scratch.sums[:] = table.heights[scratch.levels]
-    scratch.values[:] = np.exp(rng.normal(0, spread, padded(length))) * rng.choice([-1, 1], padded(length))
-    scratch.words[:] = rng.integers(0, 2**32, padded(length), dtype=np.uint32)
-    return scratch
+    values = np.exp(rng.normal(0, spread, length)) * rng.choice([-1, 1], length)
+    return scratch, values.astype(np.float32)
+
+
+def check_levels(
+    scratch: SquaresScratch, values: Any, length: int, square: float, table: Accumulator, index: int
+) -> None:
+    level_row(scratch, values, length, np.float32(square), table, index)
+    found = scratch.advanced[:length]
+    expected = levels_by_the_scalar_function(scratch, values, length, np.float32(square), table, index)
+    np.testing.assert_array_equal(found, expected)
+    assert np.all((found >= scratch.levels[:length]) & (found <= LAST))
+    risen = (scratch.risen[:, None] >> np.arange(16)) & 1
+    assert risen.ravel().tolist() == [*(found > scratch.levels[:length]), *[0] * (padded(length) - length)]
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40, 300, 5000])
@@ -246,41 +264,41 @@ def filled(length: int, table: Accumulator, spread: float, seed: int) -> Squares
 def test_the_vector_pass_equals_the_scalar_function(length, base):
     table = accumulator(base)
     for spread, square, index in ((0.0, 1.0, 0), (0.5, 1e-3, 12345), (3.0, 0.25, SHARED - 1), (12.0, 1e3, 77)):
-        scratch = filled(length, table, spread, seed=length)
-        level_row(scratch, length, np.float32(square), table, index)
-        found = scratch.advanced[:length].copy()
-        level_row_by_the_scalar_function(scratch, length, np.float32(square), table, index)
-        np.testing.assert_array_equal(found, scratch.advanced[:length])
-        if length == 5000:
-            assert np.any(found > scratch.levels[:length])
-            assert np.all(found >= scratch.levels[:length])
+        scratch, values = filled(length, table, spread, seed=length)
+        check_levels(scratch, values, length, square, table, index)
+        check_levels(scratch, None, length, square, table, index)
 
 
 def test_the_vector_pass_saturates_like_the_scalar_function():
-    scratch = filled(16, TABLE, 0.0, seed=1)
-    scratch.values[:] = [0.0, 1e-30, 1e-23, 1e4, 1e9, 1e15, 1e19, 1e20, 3e38, -3e38, np.inf, np.nan, 1, 2, 3, 4]
+    scratch, _ = filled(16, TABLE, 0.0, seed=1)
+    values = np.float32([0, 1e-30, 1e-23, 1e4, 1e9, 1e15, 1e19, 1e20, 3e38, -3e38, np.inf, np.nan, 1, 2, 3, 4])
     for square in (0.0, 1e-45, 1.0, 1e30):
-        level_row(scratch, 16, np.float32(square), TABLE, 5)
-        found = scratch.advanced.copy()
-        level_row_by_the_scalar_function(scratch, 16, np.float32(square), TABLE, 5)
-        np.testing.assert_array_equal(found, scratch.advanced)
-        assert np.all((found >= scratch.levels) & (found <= LAST))
+        check_levels(scratch, values, 16, square, TABLE, 5)
+
+
+def test_what_leaves_a_level_as_it_is_leaves_higher_ones():
+    """So that an occurrence whose level stays need not be looked at again when its slot has gone up before."""
+    rng = np.random.default_rng(3)
+    for addend in np.float32(np.exp(rng.uniform(-20, 5, 200))):
+        for own in rng.integers(0, OWN, 5):
+            rises = np.array([add(TABLE, level, addend, own, 7) > level for level in range(LAST)])
+            assert not np.any(rises[1:] & ~rises[:-1])
 
 
 @numba.njit
-def rate_row(scratch, length, square, lowest, alpha, beta):
-    return squares_passes.rate_row(
-        scratch.sums, scratch.values, scratch.noted, np.uint64(length), square, lowest, alpha, beta
-    )
+def rate_row(scratch, values, length, square, lowest, alpha, beta):
+    start, length = np.uint64(0), np.uint64(length)
+    return squares_passes.rate_row(scratch.sums, values, start, scratch.noted, length, square, lowest, alpha, beta)
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40, 300])
 def test_rates_and_their_reach(length):
-    scratch = filled(length, TABLE, 1.0, seed=2)
+    scratch, values = filled(length, TABLE, 1.0, seed=2)
     choice = SimpleNamespace(square=np.float32(0.11), alpha=np.float32(0.3), beta=np.float32(0.7))
-    reach = rate_row(scratch, length, choice.square, TABLE.lowest, choice.alpha, choice.beta)
-    x, v = scratch.values[:length], scratch.sums[:length] - TABLE.lowest
-    expected = x * (choice.alpha / (choice.beta + np.sqrt(v + choice.square * x * x)))
-    assert scratch.noted[:length].tobytes() == expected.tobytes()
-    assert reach == pytest.approx(float((x.astype(float) * expected).sum()), rel=1e-6)
-    assert np.all(scratch.noted[length:] == 0), "lanes behind the row reach nowhere"
+    for x in (values, None):
+        reach = rate_row(scratch, x, length, choice.square, TABLE.lowest, choice.alpha, choice.beta)
+        x, v = np.ones(length, np.float32) if x is None else x, scratch.sums[:length] - TABLE.lowest
+        expected = x * (choice.alpha / (choice.beta + np.sqrt(v + choice.square * x * x)))
+        assert scratch.noted[:length].tobytes() == expected.tobytes()
+        assert reach == pytest.approx(float((x.astype(float) * expected).sum()), rel=1e-6)
+        assert np.all(scratch.noted[length:] == 0), "lanes behind the row reach nowhere"

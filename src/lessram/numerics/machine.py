@@ -1,4 +1,4 @@
-"""What Python cannot say to the processor: prefetches, 32-bit wrapping arithmetic, bit casts.
+"""What Python cannot say to the processor: prefetches, rare branches, 32-bit wrapping arithmetic, bit casts.
 
 Every function here is pure on numbers or has no effect but speed. 32-bit operations exist because
 Numba widens uint32 products to uint64, which gives other results and halves the vector width; these
@@ -70,6 +70,18 @@ def move_elements(typingctx, array, source, target, count):  # type: ignore[no-u
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+@intrinsic
+def rarely(typingctx, condition):  # type: ignore[no-untyped-def]
+    """The condition, and the news that it seldom holds: what is done then is kept out of the loop's way."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        bit = ir.IntType(1)
+        expect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(bit, [bit, bit]), "llvm.expect.i1")
+        return builder.call(expect, [args[0], bit(0)])
+
+    return types.boolean(types.boolean), codegen
 
 
 def _binary32(build: Callable[[Any, Any, Any], Any], meaning: str) -> Any:

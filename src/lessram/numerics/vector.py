@@ -219,6 +219,13 @@ def store(context: Any, builder: Any, array_type: Any, array: Any, index: Any, v
     builder.store(vector.value, _address(context, builder, array_type, array, index, vector.value.type)).align = 4
 
 
+def store_mask(context: Any, builder: Any, array_type: Any, array: Any, index: Any, mask: Any) -> None:
+    """array[index // 16] = the mask of the block that begins at `index`, its first lane in the lowest bit."""
+    bits = builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I32)
+    data = context.make_array(array_type)(context, builder, array).data
+    builder.store(bits, builder.gep(data, [builder.udiv(index, I64(LANES))]))
+
+
 @contextmanager
 def blocks(builder: Any, length: Any) -> Iterator[Any]:
     """Generate a loop over whole blocks of lanes; yields the index of a block's first lane."""

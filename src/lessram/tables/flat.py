@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.counter import steps_up
-from lessram.numerics.machine import prefetch
+from lessram.numerics.machine import prefetch, rarely
 from lessram.numerics.random import counting_bits, shared_word
 from lessram.numerics.rate import global_rate
 from lessram.numerics.rounding import outside, project
@@ -162,7 +162,7 @@ def observe_one(table, rule, batch, row, scratch, j, shared):
 def add_step(table, rule, slot, step):
     """Project(weight + step), the weight read again: its slot may occur twice in the row."""
     moved = table.cells[slot].weight + step
-    if outside(moved, rule.limit):
+    if rarely(outside(moved, rule.limit)):
         moved = project(moved, rule.limit)
     table.cells[slot].weight = moved
 

@@ -185,7 +185,8 @@ def _prepare(table, rule, batch, row, scratch, square):
 
     def prepare_halfwords(table, rule, batch, row, scratch, square):
         lowest, s = rule.sums.lowest, np.float32(square)
-        return rate_row(scratch.sums, scratch.values, scratch.noted, row.length, s, lowest, rule.alpha, rule.beta)
+        sums, noted, alpha, beta = scratch.sums, scratch.noted, rule.alpha, rule.beta
+        return rate_row(sums, batch.values, row.start, noted, row.length, s, lowest, alpha, beta)
 
     return prepare_halfwords
 

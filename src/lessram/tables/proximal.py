@@ -21,7 +21,7 @@ from lessram.jit import inlined, overloaded
 from lessram.numerics.accumulator import Accumulator
 from lessram.numerics.proximal import Shrinkage, shrunk
 from lessram.numerics.vector import padded
-from lessram.tables.flat import ask, has_field, uses_randomness
+from lessram.tables.flat import ask, has_field
 from lessram.tables.squares import move_row, no_terms, observe_row, prepare_row, squares_scratch, weigh
 from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
 
@@ -43,10 +43,10 @@ class ProximalScratch(NamedTuple):
     words: NDArray[np.uint32]
     sums: NDArray[np.float32]
     levels: NDArray[np.int32]
-    values: NDArray[np.float32]
     noted: NDArray[np.float32]
     steps: NDArray[np.int32] | NDArray[np.float32]
     advanced: NDArray[np.int32] | NDArray[np.float32]
+    risen: NDArray[np.uint32]
     pull: NDArray[np.float32]
     """a - c, then what is taken off the step."""
 
@@ -111,7 +111,7 @@ def _prepare(table, rule, batch, row, scratch, square):
     exact = not has_field(table.types[0], "level")
 
     def prepare_proximal(table, rule, batch, row, scratch, square):
-        return prepare_row(rule, row, scratch, square, exact, scratch.pull)
+        return prepare_row(table, rule, batch, row, scratch, square, exact, scratch.pull)
 
     return prepare_proximal
 
@@ -120,10 +120,9 @@ def _prepare(table, rule, batch, row, scratch, square):
 def _move(table, rule, batch, row, scratch, gradient, square):
     if not is_table(rule, ProximalRule):
         return None
-    random = uses_randomness(table.types[0])
 
     def move_proximal(table, rule, batch, row, scratch, gradient, square):
-        move_row(table, rule, batch, row, scratch, gradient, square, random, scratch.pull)
+        move_row(table, rule, batch, row, scratch, gradient, square, scratch.pull)
 
     return move_proximal
 

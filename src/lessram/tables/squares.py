@@ -9,9 +9,15 @@ The rate of coordinate i is alpha / (beta + sqrt(v_i + a_i)), v_i the squared gr
 this example's, added before the sum is rounded to a level. A row takes four passes:
 
     observe   scalar   weight joins the dot product, the sum so far is noted, half the prefetches
-    prepare   vector   the row's rates, and q = sum of x^2 * rate, which the invariant step needs first
-    move      vector   steps rounded at random, levels advanced at random
-              scalar   weight + step, projected; new level stored; the other prefetches
+    prepare   scalar   the other prefetches
+              vector   the row's rates, and q = sum of x^2 * rate, which the invariant step needs first
+              vector   levels advanced at random
+    move      scalar   levels that went up are stored
+              vector   steps rounded at random
+              scalar   weight + step, projected
+
+Half of a row's time is one chain of dependent operations: margin, sigmoid, rates, their sum, invariant step, rounded
+steps. What does not need its end stands before it, where the processor has nothing else to do (docs/architecture.md).
 
 A slot that occurs twice in a row: every occurrence takes its rate from the sum before the row, steps add
 up, and the levels advance one occurrence after another, so no squared gradient is lost.
@@ -26,14 +32,15 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded
 from lessram.numerics.accumulator import Accumulator, accumulator, advanced, fine_uniform, fraction_of
+from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import shared_word
-from lessram.numerics.vector import padded
-from lessram.tables.flat import add_step, ask, has_field, look_row, nothing, product, uses_randomness
-from lessram.tables.passes import draw_row, step_row
+from lessram.numerics.vector import LANES, padded
+from lessram.tables.flat import add_step, ask, has_field, look_row, nothing, product
+from lessram.tables.passes import step_row
 from lessram.tables.squares_passes import level_row, rate_row
 from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 
-_ONE = np.uint64(1)
+_NONE, _ONE, _LANES = np.uint64(0), np.uint64(1), np.uint64(LANES)
 
 
 class Squares(NamedTuple):
@@ -64,12 +71,13 @@ class SquaresScratch(NamedTuple):
     sums: NDArray[np.float32]
     """Heights V_c, or exact sums."""
     levels: NDArray[np.int32]
-    values: NDArray[np.float32]
     noted: NDArray[np.float32]
     """rate * value"""
     steps: NDArray[np.int32] | NDArray[np.float32]
     advanced: NDArray[np.int32] | NDArray[np.float32]
     """New levels, or addends of exact sums."""
+    risen: NDArray[np.uint32]
+    """For each block of lanes a mask of the levels that go up."""
 
 
 def squares_scratch(longest: int, cell: np.dtype) -> SquaresScratch:
@@ -77,8 +85,8 @@ def squares_scratch(longest: int, cell: np.dtype) -> SquaresScratch:
     size = padded(longest)
     steps = np.float32 if cell["weight"].kind == "f" else np.int32
     news = np.int32 if "level" in (cell.names or ()) else np.float32
-    kinds = (np.uint32, np.float32, np.int32, np.float32, np.float32, steps, news)
-    arrays: list[Any] = [np.zeros(size, kind) for kind in kinds]
+    kinds = (np.uint32, np.float32, np.int32, np.float32, steps, news)
+    arrays: list[Any] = [*(np.zeros(size, kind) for kind in kinds), np.zeros(size // LANES, np.uint32)]
     made = SquaresScratch(*arrays)
     made.sums[:] = 1.0  # lanes behind a row divide by this
     return made
@@ -114,28 +122,42 @@ def _note_sum(cells, rule, slot, scratch, j):
     return note_exact
 
 
-def store_sum(cells: Any, rule: Any, slot: Any, scratch: Any, j: Any, square: Any, shared: Any) -> None:
-    """Store the advanced sum."""
-    raise NotImplementedError("store_sum() is for kernels")
+def store_sums(table: Any, rule: Any, batch: Any, row: Any, scratch: Any, square: Any, shared: Any) -> None:
+    """Store the advanced sums of a row."""
+    raise NotImplementedError("store_sums() is for kernels")
 
 
-@overloaded(store_sum)
-def _store_sum(cells, rule, slot, scratch, j, square, shared):
-    if has_field(cells, "level"):
+@overloaded(store_sums)
+def _store_sums(table, rule, batch, row, scratch, square, shared):
+    if has_field(table.types[0], "level"):
 
-        def store_level(cells, rule, slot, scratch, j, square, shared):
-            level, new = np.int32(cells[slot].level), scratch.advanced[j]
-            if level != scratch.levels[j]:  # the slot has occurred in this row before, and went up
-                x, uniform = scratch.values[j], fine_uniform(scratch.words[j], shared)
-                new = advanced(rule.sums, level, square * x * x, uniform)
-            cells[slot].level = np.uint8(new)
+        def store_levels(table, rule, batch, row, scratch, square, shared):
+            # A level that stays need not be stored, and would stay too if its slot has gone up earlier in this row:
+            # what is not enough for a step from one level is not enough from a higher one.
+            for block in range((row.length + _LANES - _ONE) // _LANES):
+                left = np.uint64(scratch.risen[block])
+                while left != _NONE:
+                    store_level(table, rule, batch, row, scratch, block * _LANES + trailing_zeros(left), square, shared)
+                    left &= left - _ONE
 
-        return store_level
+        return store_levels
 
-    def store_exact(cells, rule, slot, scratch, j, square, shared):
-        cells[slot].sum = cells[slot].sum + scratch.advanced[j]
+    def store_exact(table, rule, batch, row, scratch, square, shared):
+        for j in range(row.length):
+            slot = batch.slots[row.start + j]
+            table.cells[slot].sum = table.cells[slot].sum + scratch.advanced[j]
 
     return store_exact
+
+
+@inlined
+def store_level(table, rule, batch, row, scratch, j, square, shared):
+    slot = batch.slots[row.start + j]
+    level, new = np.int32(table.cells[slot].level), scratch.advanced[j]
+    if level != scratch.levels[j]:  # the slot has occurred in this row before, and went up
+        x = feature_value(batch.values, row.start + j)
+        new = advanced(rule.sums, level, square * x * x, fine_uniform(scratch.words[j], shared))
+    table.cells[slot].level = np.uint8(new)
 
 
 # The passes. Rules of tables.proximal take them over the same cells: they differ in what a cell's weight is (`weigh`,
@@ -171,49 +193,49 @@ def observe_one(table, rule, batch, row, scratch, j):
     slot = batch.slots[row.start + j]
     x = feature_value(batch.values, row.start + j)
     note_sum(table.cells, rule, slot, scratch, j)
-    scratch.values[j] = x
     return weigh(table, rule, slot, batch.values, x, scratch, j)
 
 
 @inlined
 def observe_row(table, rule, batch, row, scratch):
-    # A row longer than the prefetch distance would be over before `move` asked for its half.
+    # A row longer than the prefetch distance would be over before `prepare` asked for its half.
     alone = row.length > FAR
     dot = no_terms(table, rule, batch.values)
-    j = np.uint64(0)
-    while j < row.length:
-        if alone or j & _ONE == np.uint64(0):
+    for j in range(row.length):
+        if alone or j & _ONE == _NONE:
             ask(table, batch, row.ahead + j)
         dot += observe_one(table, rule, batch, row, scratch, j)
-        j += _ONE
     return np.float64(dot)
 
 
 @inlined
-def prepare_row(rule, row, scratch, square, exact, pull):
-    square, lowest = np.float32(square), np.float32(0.0) if exact else rule.sums.lowest
-    sums, values, noted = scratch.sums, scratch.values, scratch.noted
-    return rate_row(sums, values, noted, row.length, square, lowest, rule.alpha, rule.beta, pull)
+def ask_other_half(table, batch, row):
+    """The prefetches that `observe` left: they cost nothing while the row waits for its gradient."""
+    if row.length <= FAR:
+        for pair in range(row.length >> _ONE):
+            ask(table, batch, row.ahead + (pair + pair + _ONE))
 
 
 @inlined
-def move_row(table, rule, batch, row, scratch, gradient, square, random, pull):
-    if random:
-        draw_row(scratch.words, row.length, row.key)
+def prepare_row(table, rule, batch, row, scratch, square, exact, pull):
+    ask_other_half(table, batch, row)
+    square, lowest = np.float32(square), np.float32(0.0) if exact else rule.sums.lowest
+    values, start, length = batch.values, row.start, row.length
+    alpha, beta = rule.alpha, rule.beta
+    reach = rate_row(scratch.sums, values, start, scratch.noted, length, square, lowest, alpha, beta, pull)
+    level_row(scratch, values, start, length, square, rule.sums, row.key, fraction_of(shared_word(row.key)))
+    return reach
+
+
+@inlined
+def move_row(table, rule, batch, row, scratch, gradient, square, pull):
     shared = shared_word(row.key)
+    store_sums(table, rule, batch, row, scratch, np.float32(square), shared)
     g = downhill(gradient, rule.step)
     low = np.uint32(shared >> np.uint64(48))
-    step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, pull, g, low)
-    level_row(scratch, row.length, np.float32(square), rule.sums, fraction_of(shared))
-    alone = row.length > FAR
-    j = np.uint64(0)
-    while j < row.length:
-        if not alone and j & _ONE == _ONE:
-            ask(table, batch, row.ahead + j)
-        slot = batch.slots[row.start + j]
-        add_step(table, rule, slot, scratch.steps[j])
-        store_sum(table.cells, rule, slot, scratch, j, np.float32(square), shared)
-        j += _ONE
+    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, pull, g, low)
+    for j in range(row.length):
+        add_step(table, rule, batch.slots[row.start + j], scratch.steps[j])
 
 
 @overloaded(observe)
@@ -228,17 +250,20 @@ def _prepare(table, rule, batch, row, scratch, square):
     if not is_table(rule, SquaresRule):
         return None
     exact = not has_field(table.types[0], "level")
-    return lambda table, rule, batch, row, scratch, square: prepare_row(rule, row, scratch, square, exact, None)
+
+    def prepare_squares(table, rule, batch, row, scratch, square):
+        return prepare_row(table, rule, batch, row, scratch, square, exact, None)
+
+    return prepare_squares
 
 
 @overloaded(move)
 def _move(table, rule, batch, row, scratch, gradient, square):
     if not is_table(rule, SquaresRule):
         return None
-    random = uses_randomness(table.types[0])
 
     def move_squares(table, rule, batch, row, scratch, gradient, square):
-        move_row(table, rule, batch, row, scratch, gradient, square, random, None)
+        move_row(table, rule, batch, row, scratch, gradient, square, None)
 
     return move_squares
 

@@ -2,8 +2,9 @@
 
 They equal, lane by lane and bit by bit, `advanced` of numerics.accumulator and the formula
 x * (alpha / (beta + sqrt(v + a))) in float32, with a = square * x * x multiplied in this order: values whose
-square overflows then give infinite sums and rates of 0, but never 0 * infinity. Under FTRL-Proximal and RDA (see
-numerics.proximal) the first pass also finds what a stored average loses while its rate falls.
+square overflows then give infinite sums and rates of 0, but never 0 * infinity. Values are read where the batch has
+them; where it has none, all are 1 and nothing is multiplied. Under FTRL-Proximal and RDA (see numerics.proximal) the
+first pass also finds what a stored average loses while its rate falls.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lessram.jit import cgutils, intrinsic, types
 from lessram.numerics.accumulator import LARGEST_RATIO, LOG_CUBIC
 from lessram.numerics.vector import (
     FLOATS,
+    I32,
     INTS,
     LANES,
     Vector,
@@ -25,68 +27,96 @@ from lessram.numerics.vector import (
     gather,
     inside,
     load,
+    load_inside,
+    random_words,
     splat,
     store,
+    store_mask,
 )
 
 LEAST_ROOTS = float(np.finfo(np.float32).tiny)
 """Keeps 0 / 0 away where nothing was added to a sum of 0."""
 
 
+class Values:
+    """The values of a row while code is generated: `values` from `start` on, or ones where `values` is None."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, values: Any, start: Any, length: Any) -> None:
+        self.all_ones = isinstance(kind, types.NoneType)
+        self._load = lambda j, left: load_inside(context, builder, kind, values, builder.add(start, j), left)
+        self._builder, self._length = builder, length
+
+    def at(self, j: Any) -> Vector | None:
+        """The values of block j, 0 behind the row; None for ones."""
+        return None if self.all_ones else self._load(j, self._builder.sub(self._length, j))
+
+
+def addends(square: Vector, x: Vector | None) -> Vector:
+    """What a row adds to its sums."""
+    return square if x is None else square * x * x
+
+
 @intrinsic
-def rate_row(typingctx, sums, values, noted, length, square, lowest, alpha, beta, pull=None):  # type: ignore[no-untyped-def]
+def rate_row(typingctx, sums, values, start, noted, length, square, lowest, alpha, beta, pull=None):  # type: ignore[no-untyped-def]
     """noted = x * alpha / (beta + sqrt(v + square x^2)), v = sums - lowest; returns sum of x * noted as float64.
 
     The sum is sixteen partial sums in float32, added as a tree. An array `pull` is multiplied by the share that the
     rate falls by, square x^2 / ((r' + r) (beta + r')), r and r' the roots before and after.
     """
-    f = types.float32
-    signature = types.float64(sums, values, noted, types.uint64, f, f, f, f, pull or types.none)
+    f, u = types.float32, types.uint64
+    signature = types.float64(sums, values, u, noted, u, f, f, f, f, pull or types.none)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        sums, values, noted, length = args[:4]
-        square, lowest, alpha, beta = (splat(builder, scalar) for scalar in args[4:8])
+        sums, values, start, noted, length = args[:5]
+        square, lowest, alpha, beta = (splat(builder, scalar) for scalar in args[5:9])
         kinds = signature.args
+        row = Values(context, builder, kinds[1], values, start, length)
         total = cgutils.alloca_once_value(builder, ir.Constant(FLOATS, [0.0] * LANES))
         with blocks(builder, length) as j:
-            x = load(context, builder, kinds[1], values, j, FLOATS).where(inside(builder, builder.sub(length, j)), 0.0)
+            x = row.at(j)
             v = load(context, builder, kinds[0], sums, j, FLOATS) - lowest
-            addend = square * x * x
+            addend = addends(square, x)
             root = (v + addend).root()
-            scale = x * (alpha / (beta + root))
-            store(context, builder, kinds[2], noted, j, scale)
-            if isinstance(kinds[8], types.Array):
+            scale = alpha / (beta + root)
+            scale = scale.where(inside(builder, builder.sub(length, j)), 0.0) if x is None else x * scale
+            store(context, builder, kinds[3], noted, j, scale)
+            if isinstance(kinds[9], types.Array):
                 share = addend / ((root + v.root()).at_least(LEAST_ROOTS) * (beta + root))
-                pulled = load(context, builder, kinds[8], args[8], j, FLOATS) * share.at_most(1.0)
-                store(context, builder, kinds[8], args[8], j, pulled)
-            builder.store((Vector(builder, builder.load(total)) + x * scale).value, total)
+                pulled = load(context, builder, kinds[9], args[9], j, FLOATS) * share.at_most(1.0)
+                store(context, builder, kinds[9], args[9], j, pulled)
+            reach = scale if x is None else x * scale
+            builder.store((Vector(builder, builder.load(total)) + reach).value, total)
         return builder.fpext(Vector(builder, builder.load(total)).sum_as_tree(), ir.DoubleType())
 
     return signature, codegen
 
 
 @intrinsic
-def level_row(typingctx, scratch, length, square, sums, fraction):  # type: ignore[no-untyped-def]
-    """scratch.advanced = the levels after adding square x^2, or, for exact sums, the addends themselves."""
-    signature = types.void(scratch, types.uint64, types.float32, sums, types.float32)
+def level_row(typingctx, scratch, values, start, length, square, sums, key, fraction):  # type: ignore[no-untyped-def]
+    """scratch.words drawn, scratch.advanced = the levels after adding square x^2, scratch.risen = where they went up.
+
+    For exact sums only scratch.advanced = square x^2.
+    """
+    f, u = types.float32, types.uint64
+    signature = types.void(scratch, values, u, u, f, sums, u, f)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        _, values, start, length, _, _, key, _ = args
         arrays = fields_of(builder, signature.args[0], args[0])
-        length, square, fraction = args[1], splat(builder, args[2]), splat(builder, args[4])
-        tables = fields_of(builder, signature.args[3], args[3])
-
-        def row_of(name: str, j: Any, lanes: Any) -> Vector:
-            kind, array = arrays[name]
-            return load(context, builder, kind, array, j, lanes)
-
+        tables = fields_of(builder, signature.args[5], args[5])
+        square, fraction = splat(builder, args[4]), splat(builder, args[7])
+        row = Values(context, builder, signature.args[1], values, start, length)
         randomized = isinstance(arrays["advanced"][0].dtype, types.Integer)
         with blocks(builder, length) as j:
-            x = row_of("values", j, FLOATS)
-            result = square * x * x
+            result = addends(square, row.at(j))
             if randomized:
-                levels, words = row_of("levels", j, INTS), row_of("words", j, INTS)
-                ratio = result / row_of("sums", j, FLOATS)
+                words = random_words(builder, builder.trunc(j, I32), key)
+                store(context, builder, *arrays["words"], j, words)
+                levels = load(context, builder, *arrays["levels"], j, INTS)
+                ratio = result / load(context, builder, *arrays["sums"], j, FLOATS)
                 result = advanced_levels(context, builder, tables, levels, ratio, words, fraction)
+                risen = builder.and_(result.over(levels), inside(builder, builder.sub(length, j)))
+                store_mask(context, builder, *arrays["risen"], j, risen)
             store(context, builder, *arrays["advanced"], j, result)
         return context.get_dummy_value()
 
