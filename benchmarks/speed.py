@@ -19,14 +19,16 @@ LIMIT, READ_16, READ_24 = "limit: gather, write a byte", "read limit, 16-bit cel
 OURS, VALUES = "q2.13 + morris8 (24 bits)", "q2.13 + morris8, real values"
 CONTROL, TWO_ARRAYS = "float32 + exact32, one cell (64)", "float32 + uint32, two arrays (64)"
 PREDICT_16, PREDICT_24 = "predict q2.13 (16)", "predict q2.13 + morris8 (24)"
+DEFAULT = "q3.12 + squares8, invariant step (24)"
 OUR_FIT, PEER_FIT = "LogisticRegression.partial_fit", "sklearn SGDClassifier.partial_fit"
+DEFAULT_FIT = "LogisticRegression().partial_fit"
 
 OTHERS = {
     CONTROL: ("float32", "exact32"),
     "float32 + morris8 (40)": ("float32", "morris8"),
     "float32, global rate (32)": ("float32", "global"),
     "q2.13, global rate (16)": ("q2.13", "global"),
-    "q2.13 + squares8, invariant step (24)": ("q2.13", "squares8"),
+    DEFAULT: ("q3.12", "squares8"),
     "e3m6 + squares6, invariant step (16)": ("e3m6", "squares6"),
 }
 
@@ -51,6 +53,9 @@ TARGETS = [
     Target("24 bits / 64 bits in two arrays", OURS, TWO_ARRAYS, 22, None, 4.0),
     Target("24 bits / 64 bits in two arrays", OURS, TWO_ARRAYS, 27, None, 4.0),
     Target("partial_fit, ours / scikit-learn's", OUR_FIT, PEER_FIT, 22, None, 3.5),
+    Target("partial_fit, our default / scikit-learn's", DEFAULT_FIT, PEER_FIT, 22, None, 2.8),
+    Target("default / 24 bits", DEFAULT, OURS, 22, None, 0.6),
+    Target("default / 24 bits", DEFAULT, OURS, 27, None, 0.6),
     Target("prediction / read limit, 16 bits", PREDICT_16, READ_16, 22, None, 0.8),
     Target("prediction / read limit, 16 bits", PREDICT_16, READ_16, 27, None, 0.8),
     Target("prediction / read limit, 24 bits", PREDICT_24, READ_24, 22, None, 0.8),
@@ -137,9 +142,14 @@ def peers(bits: int, batch: Batch) -> list[Contender]:
         from lessram import LogisticRegression
     except ImportError:
         return contenders
-    ours = LogisticRegression(weights="q2.13", rates="morris8", n_slots=1 << bits, alpha=0.1, random_state=0)
-    ours.partial_fit(matrix[:2], batch.labels[:2], classes=[0, 1])
-    return [*contenders, Contender(OUR_FIT, lambda: ours.partial_fit(matrix, batch.labels))]
+    ours = {
+        OUR_FIT: LogisticRegression(weights="q2.13", rates="morris8", n_slots=1 << bits, alpha=0.1, random_state=0),
+        DEFAULT_FIT: LogisticRegression(),
+    }
+    for name, estimator in ours.items():
+        estimator.partial_fit(matrix[:2], batch.labels[:2], classes=[0, 1])
+        contenders.append(Contender(name, lambda e=estimator: e.partial_fit(matrix, batch.labels)))
+    return contenders
 
 
 def best_limits(times: dict[str, float]) -> dict[str, float]:
