@@ -24,10 +24,10 @@ from lessram.numerics.vector import (
     Vector,
     any_lane,
     blocks,
-    gather,
     inside,
     load,
     load_inside,
+    look_up,
     random_words,
     splat,
     store,
@@ -167,7 +167,7 @@ def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any
         k = (log * splat(builder, tables["levels_per_octave"][1])).at_least(0.0)
         k = k.at_most(splat(builder, tables["last"][1]).to_floats()).to_ints()
         kind, decay = tables["decay"]
-        fall = gather(context, builder, kind, decay, k)
+        fall = look_up(context, builder, kind, decay, k)
         y = r * fall - (splat(builder, ir.Constant(ir.FloatType(), 1.0)) - fall)
         more = y.exceeds(gap)
         y = ((y - gap) * splat(builder, tables["inverse_base"][1])).where(more, y)
