@@ -56,8 +56,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         float32, a fixed-point format qN.M of at most 16 bits, e3m6, a minifloat of 10 bits, with squares6, or
         adaptive: a byte for a rare feature, 24 bits for others, with rates by counts. "auto": q3.12, or with squares6
         e3m6; `fit` looks at the first 16,384 rows and takes a wider format of as many bits if they need it.
-    codebook : {"shipped", "auto"}, default=None
-        With adaptive weights, what their bytes stand for: as shipped, or designed from the first 4,096 rows.
+    codebook : {"standard", "auto"}, default=None
+        With adaptive weights, what their bytes stand for: the standard book (None), or one designed from the first
+        4,096 rows.
     rates : str, default=None
         How the learning rate falls: with a randomized 8-bit sum of squared gradients a coefficient (squares8; squares6,
         with weights e3m6, shares 16 bits with the weight), with a randomized 8-bit count (morris8, the paper's, or
