@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the server needs lessram[serve]")
 
+from commands import lessram
 from serving_http import SLOTS, Client, serving, small_model, wait_for
-from test_cli import lessram  # noqa: F401
 
 from lessram.cli.serve import open_model
 from lessram.serving.server.http import Limits
@@ -49,7 +49,7 @@ def client(numbered: Path):
 # Predictions ----------------------------------------------------------------------------------------------------------
 
 
-def predicted(lessram: Any, model: Path, data: Path, *options: str) -> list[dict[str, float]]:  # noqa: F811
+def predicted(model: Path, data: Path, *options: str) -> list[dict[str, float]]:
     result = lessram("predict", model, data, "--json", *options)
     assert result.code == 0, result.err
     return [json.loads(line) for line in result.out.splitlines()]
@@ -60,7 +60,7 @@ def as_rows(body: dict[str, list[float]]) -> list[dict[str, float]]:
     return [{"margin": margin, "probability": probability} for margin, probability in pairs]
 
 
-def trained(lessram: Any, folder: Path, name: str, text: str, *options: str) -> tuple[Path, Path]:  # noqa: F811
+def trained(folder: Path, name: str, text: str, *options: str) -> tuple[Path, Path]:
     data, model = folder / name, folder / "model"
     data.write_text(text)
     result = lessram("train", data, "-o", model, "--bits", "12", "--threads", "1", "-q", *options)
@@ -68,9 +68,9 @@ def trained(lessram: Any, folder: Path, name: str, text: str, *options: str) -> 
     return data, model
 
 
-def test_svmlight_rows_get_the_predictions_of_the_command(lessram: Any, tmp_path: Path) -> None:  # noqa: F811
-    data, model = trained(lessram, tmp_path, "rows.svm", SVMLIGHT)
-    expected = predicted(lessram, model, data)
+def test_svmlight_rows_get_the_predictions_of_the_command(tmp_path: Path) -> None:
+    data, model = trained(tmp_path, "rows.svm", SVMLIGHT)
+    expected = predicted(model, data)
     with serving(model) as client:
         assert as_rows(client.post("/batch", data.read_bytes(), "text/plain").body) == expected
         features = [dict(word.split(":") for word in line.split()[1:]) for line in SVMLIGHT.splitlines()]
@@ -83,9 +83,9 @@ def test_svmlight_rows_get_the_predictions_of_the_command(lessram: Any, tmp_path
         assert client.post("/predict", line, "text/plain; charset=utf-8").body == expected[7]
 
 
-def test_vowpal_wabbit_rows_get_the_predictions_of_the_command(lessram: Any, tmp_path: Path) -> None:  # noqa: F811
-    data, model = trained(lessram, tmp_path, "rows.vw", VW, "--interactions", "up")
-    expected = predicted(lessram, model, data)
+def test_vowpal_wabbit_rows_get_the_predictions_of_the_command(tmp_path: Path) -> None:
+    data, model = trained(tmp_path, "rows.vw", VW, "--interactions", "up")
+    expected = predicted(model, data)
     with serving(model) as client:
         assert as_rows(client.post("/batch", data.read_bytes(), "text/plain").body) == expected
         row = {"features": {"user": {"age": 20, "city": "rome"}, "page": {"x": 1}}}
@@ -98,9 +98,9 @@ def test_vowpal_wabbit_rows_get_the_predictions_of_the_command(lessram: Any, tmp
         assert {part["name"] for part in text["parts"]} == {"user^age:20", "user^city=rome", "page^x"}
 
 
-def test_table_rows_get_the_predictions_of_the_command(lessram: Any, tmp_path: Path) -> None:  # noqa: F811
-    data, model = trained(lessram, tmp_path, "rows.csv", CSV, "--label", "click", "--text", "review")
-    expected = predicted(lessram, model, data)
+def test_table_rows_get_the_predictions_of_the_command(tmp_path: Path) -> None:
+    data, model = trained(tmp_path, "rows.csv", CSV, "--label", "click", "--text", "review")
+    expected = predicted(model, data)
     names, *lines = [line.split(",", 3) for line in CSV.splitlines()]
     rows = [dict(zip(names, line, strict=True)) for line in lines]
     for row in rows:
@@ -129,11 +129,11 @@ def adds_up(explanation: dict[str, Any]) -> bool:
     return np.isclose(explanation["margin"], explanation["intercept"] + parts + explanation["rest"])
 
 
-def test_a_compressed_model_is_served_as_it_lies_on_disk(lessram: Any, tmp_path: Path) -> None:  # noqa: F811
-    data, model = trained(lessram, tmp_path, "rows.svm", SVMLIGHT)
+def test_a_compressed_model_is_served_as_it_lies_on_disk(tmp_path: Path) -> None:
+    data, model = trained(tmp_path, "rows.svm", SVMLIGHT)
     assert lessram("compress", model, "-o", tmp_path / "served", "--grid", "q2.7", "-q").code == 0
-    expected = predicted(lessram, tmp_path / "served", data)
-    assert expected != predicted(lessram, model, data)
+    expected = predicted(tmp_path / "served", data)
+    assert expected != predicted(model, data)
     with serving(tmp_path / "served") as client:
         assert as_rows(client.post("/batch", data.read_bytes(), "text/plain").body) == expected
         os.replace(model, tmp_path / "served")  # back to the trained one, under the server's eyes
