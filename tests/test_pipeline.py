@@ -293,3 +293,23 @@ def test_threads_that_wait_for_a_pipe_do_not_keep_the_process_alive() -> None:
         assert process.stdout.read().startswith(b"interrupted")
         assert process.stderr.read() == b""
         assert process.returncode == 0
+
+
+UNFINISHED = """
+import sys
+from lessram import read_batches
+reader = read_batches([sys.argv[1]], slots=1 << 12, threads=2)
+batch, place = next(reader)
+print(batch.rows > 0)
+raise RuntimeError("a slip in somebody's script")
+"""
+
+
+def test_a_script_that_ends_in_the_middle_of_a_file_ends(tmp_path):
+    """The reader is closed while Python shuts down, when its threads do not run any more."""
+    (tmp_path / "data.svm").write_bytes(b"1 3:1 5:1\n0 4:1\n" * 300_000)
+    command = [sys.executable, "-c", UNFINISHED, str(tmp_path / "data.svm")]
+    settings = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, env=settings, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout) == (1, "True\n")
+    assert ended.stderr.endswith("RuntimeError: a slip in somebody's script\n")

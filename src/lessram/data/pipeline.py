@@ -11,6 +11,7 @@ To use a part may be to learn from it (`Parts.use_in_turn`), or to hand it to so
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Protocol
@@ -159,6 +160,8 @@ class _Turns:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if sys.is_finalizing():  # a reader that nobody closed: its threads stand still for good, locks in their hands
+            return
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
