@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
+from typer.testing import CliRunner
 
+from lessram.cli.main import app
 from lessram.data.batch import Batch
 from lessram.data.formats import Choices, Form, Reading, Stream
 from lessram.data.reader import BatchReader, read_batches
@@ -243,3 +245,24 @@ def test_all_formats_of_a_table_give_the_same_rows(tmp_path: Path) -> None:
         reader = read_batches([str(tmp_path / f"a.{ending}")], slots=SLOTS, choices=choices)
         found.append([row for batch, _ in reader for row in features_of(batch)])
     assert found[0] == found[1] == found[2] == found[3]
+
+
+def test_tables_in_memory_give_the_rows_of_files_and_models_that_read_files(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"click": [1, 0] * 50, "site": list("abcde") * 20, "price": [0.5, 3.25, 1, 2] * 25})
+    path = tmp_path / "clicks.csv"
+    frame.to_csv(path, index=False)
+    learner = Learner(Spec(slots=SLOTS, alpha=0.1))
+    reader = read_batches(frame, slots=SLOTS, label="click")
+    learner.model.reader = reader.reader
+    for batch, _ in reader:
+        learner.learn(batch, trusted=True)
+    learner.model.save(tmp_path / "frame.lessram")
+    said = ["train", str(path), "-o", str(tmp_path / "file.lessram"), "--label", "click", "--alpha", "0.1"]
+    assert CliRunner().invoke(app, [*said, "--bits", str(SLOTS.bit_length() - 1)]).exit_code == 0
+    outputs = [
+        CliRunner().invoke(app, ["predict", str(tmp_path / name), str(path)])
+        for name in ("frame.lessram", "file.lessram")
+    ]
+    assert outputs[0].exit_code == 0
+    assert outputs[0].stdout == outputs[1].stdout

@@ -216,6 +216,19 @@ class Stream:
         return lambda: csv.CsvParser(schema, slots, self.form.csv, **options)
 
 
+class TableStream(Stream):
+    """A table in memory, or a stream of Arrow, in the place of files."""
+
+    def __init__(self, data: Any, start: Place | None = None) -> None:
+        from lessram.data.tabular import open_table
+
+        self.paths, self.form, self._start = ["table"], Form(name="parquet"), start or Place()
+        self._source = open_table(data)
+
+    def _table(self) -> Any:
+        return self._source
+
+
 class _SvmlightParser:
     """The svmlight parser with its rules and buffers. One for each thread."""
 

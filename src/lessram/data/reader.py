@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache
-from lessram.data.formats import Choices, Form, Reading, Stream
+from lessram.data.formats import Choices, Form, Reading, Stream, TableStream
 from lessram.data.parsing import BadLine
 from lessram.data.pipeline import Parts
 from lessram.data.rows import ParsedPart
@@ -87,6 +91,8 @@ class BatchReader:
         if threads < 1:
             raise SpecError(f"threads must be at least 1, got {threads}")
         self.report = Report(max_errors, start)
+        self.reader = msgspec.to_builtins(reading)
+        """How features become slots: keep it as `model.reader`, and the model's files know it."""
         self.position = start or Position()
         tolerate = self.report.left
         cached = cache.parts(self.position, tolerate=tolerate, threads=threads) if cache else None
@@ -147,10 +153,11 @@ class BatchReader:
 
 
 def read_batches(
-    sources: Sequence[str],
+    sources: Any,
     *,
     slots: int,
     format: str = "auto",
+    label: str | None = None,
     choices: Choices | None = None,
     hash: str = "auto",
     hash_seed: int = 0,
@@ -159,16 +166,26 @@ def read_batches(
     start: Position | None = None,
     threads: int = 1,
 ) -> BatchReader:
-    """Read files, globs, directories and standard input (`-`), compressed or not, of any format.
+    """Read files, globs, directories and standard input (`-`), compressed or not, of any format; or a table in memory.
 
-    `hash`: "auto" takes numbers below the number of slots as they are and hashes everything else, "all" hashes
-    every id, "none" makes a larger id an error. `choices` say more about columns and namespaces. `labels`:
-    "binary" or "real". `max_errors` bad lines are skipped and counted; one more raises `TooManyErrors`, and
-    with 0 the first raises `DataError`.
+    `sources`: one path or several; or Arrow, a frame of Polars or pandas, a relation of DuckDB, or what else speaks
+    Arrow. Tables need the `label`, the column to be predicted; `choices` say more about columns and namespaces, in the
+    place of `label` and `hash`. `hash`: "auto" takes numbers below the number of slots as they are and hashes
+    everything else, "all" hashes every id, "none" makes a larger id an error. `labels`: "binary" or "real".
+    `max_errors` bad lines are skipped and counted; one more raises `TooManyErrors`, and with 0 the first `DataError`.
 
     Iterate over the result for (batch, position) pairs; its `report` has the number of `skipped` lines, the first
-    `messages` and the number of `hashed` ids. Pass a position as `start` to go on behind its batch.
+    `messages` and the number of `hashed` ids, its `reader` what a model must remember to read the like again. Pass a
+    position as `start` to go on behind its batch.
+
+    >>> import pyarrow
+    >>> table = pyarrow.table({"click": [1, 0, 1], "site": ["a", "b", "a"]})
+    >>> [batch.rows for batch, _ in read_batches(table, slots=2**18, label="click")]
+    [3]
     """
-    stream = Stream(sources, Form(name=format), start)
-    reading = stream.decide(choices or Choices(hash=hash, hash_seed=hash_seed))
+    if isinstance(sources, (str, os.PathLike)):
+        sources = [sources]
+    paths = isinstance(sources, Sequence) and all(isinstance(source, (str, os.PathLike)) for source in sources)
+    stream = Stream(sources, Form(name=format), start) if paths else TableStream(sources, start)
+    reading = stream.decide(choices or Choices(hash=hash, hash_seed=hash_seed, label=label))
     return BatchReader(stream, reading, slots=slots, labels=labels, max_errors=max_errors, start=start, threads=threads)
