@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.data.csv_kernel import BAD_LABEL, BAD_NUMBER, BAD_WEIGHT, INFINITE
+from lessram.data.csv_kernel import BAD_LABEL, BAD_NUMBER, BAD_WEIGHT
 from lessram.data.hashing import fold_into_slots, hash_names
-from lessram.data.interactions import append_products, set_group
+from lessram.data.interactions import set_group
 from lessram.data.lines import show
-from lessram.data.parsing import BadLine
-from lessram.data.rows import DONE, FULL, LARGEST, MOST, ParsedPart, Progress, Room, survey
+from lessram.data.parsing import REPORTS, BadLine
+from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, MOST, ParsedPart, Progress, Room, complete
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT, Schema, make_layout, scaled_number
 from lessram.data.source import Place
 from lessram.data.tokens import MARGIN, tokenise
@@ -30,7 +30,6 @@ BLOCK = 8192
 _STRIDE = BLOCK + 80
 """Cells between one column and the next: a power of two would put all cells of a row into one place of the cache."""
 
-REPORTS = 10
 BROKEN = 99
 """What is wrong with a row that was bad before the kernel saw it."""
 
@@ -133,13 +132,8 @@ def assemble(count, layout, cells, products, rows, progress):
         trouble, head = FULL, (np.float32(np.nan), np.float32(1))
         if row < np.uint64(rows.labels.size):
             trouble, column, k, head = _row(r, layout, cells, products, rows, k)
-        if trouble == DONE and products.terms.shape[0]:
-            needed = append_products(products, rows.slots, rows.values, first, k)
-            trouble = FULL if needed > np.uint64(rows.slots.size) else DONE
-            k = needed if trouble == DONE else k
         if trouble == DONE:
-            finite, others = survey(rows.values, first, k)
-            trouble = DONE if finite else INFINITE
+            trouble, k, needed, others = complete(products, rows, first, k)
         if trouble != DONE:
             counts = (np.int64(r), np.int64(row), np.int64(first), unlabelled, 0, weighted, valued)
             return Progress(*counts, trouble, np.int64(r), np.int64(column), np.int64(needed))

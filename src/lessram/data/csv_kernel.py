@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lessram.data.hashing import fold_into_slots, hash_name
-from lessram.data.interactions import append_products, set_group
-from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, survey
+from lessram.data.interactions import set_group
+from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, complete
 from lessram.data.scanning import marking, mask_equal, mask_of, next_mark
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, scaled_number
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
@@ -27,7 +27,7 @@ from lessram.data.tokens import tokenise
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import trailing_zeros
 
-FEW_CELLS, MANY_CELLS, OPEN_QUOTE, BEHIND_QUOTE, BAD_LABEL, BAD_WEIGHT, BAD_NUMBER, INFINITE = range(3, 11)
+FEW_CELLS, MANY_CELLS, OPEN_QUOTE, BEHIND_QUOTE, BAD_LABEL, BAD_WEIGHT, BAD_NUMBER = range(4, 11)
 """What is wrong with the row at which the kernel stopped."""
 
 RETURN = np.uint8(13)
@@ -283,7 +283,7 @@ def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratc
     unlabelled, weighted, valued = progress.unlabelled, progress.weighted, progress.valued
     _mark_cell_ends(text, p, stop, marks, dialect.delimiter)
     while p < stop:
-        line, first, needed, column = p, k, _ZERO, _ZERO
+        line, first, needed, column, others = p, k, _ZERO, _ZERO, False
         if _line_ends(text, p):
             p += _ONE + np.uint64(text[p] == RETURN)
             continue
@@ -291,14 +291,8 @@ def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratc
         if row < np.uint64(rows.labels.size):
             trouble, p, column, k, head = _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, k)
             hash_waiting(names, rows.slots)
-        if trouble == DONE and products.terms.shape[0]:
-            needed = append_products(products, rows.slots, rows.values, first, k)
-            trouble = FULL if needed > np.uint64(rows.slots.size) else DONE
-            k = needed if trouble == DONE else k
-        others = False
         if trouble == DONE:
-            finite, others = survey(rows.values, first, k)
-            trouble = DONE if finite else INFINITE
+            trouble, k, needed, others = complete(products, rows, first, k)
         if trouble != DONE:
             counts = (np.int64(line), np.int64(row), np.int64(first), unlabelled, 0, weighted, valued)
             return Progress(*counts, trouble, np.int64(p), np.int64(column), np.int64(needed))

@@ -6,13 +6,10 @@ import re
 
 import numpy as np
 
-from lessram.data.parsing import BadLine
+from lessram.data.parsing import REPORTS, BadLine
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, ParsedPart, Progress, Room
 from lessram.data.source import Chunk, Place
 from lessram.data.text import PADDING, count_newlines
-
-REPORTS = 10
-"""Bad lines of a chunk that are described."""
 
 _SHOWN = 40
 

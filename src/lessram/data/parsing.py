@@ -97,6 +97,10 @@ class RowBuffers:
         return Columns(np.empty(most, np.float32), np.zeros(most + 1, np.int64), slots, np.empty(most, np.float32))
 
 
+REPORTS = 10
+"""Bad lines of a chunk that are described."""
+
+
 class BadLine(NamedTuple):
     """A line that is no example."""
 

@@ -13,18 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.data.interactions import NoProducts, Products, room_for_products
+from lessram.data.interactions import NoProducts, Products, append_products, room_for_products
 from lessram.data.parsing import BadLine
 from lessram.data.scanning import room_for_marks
 from lessram.data.short_names import Names
 from lessram.data.source import Place
 from lessram.jit import inlined
 
-REPORTS = 10
-"""Bad lines of a chunk that are described."""
-
-DONE, FULL, LONG_NUMBER = 0, 1, 2
-"""Why a kernel came back: all done, no room for the line, a number that Python must decide; or the line is bad."""
+DONE, FULL, LONG_NUMBER, INFINITE = range(4)
+"""Why a kernel came back: all done, no room for the line, a number that Python must decide, products of values that are
+too large; or the line is bad in a way that the format knows."""
 
 ENOUGH = 1 << 20
 """Features after which a batch is handed out rather than made larger."""
@@ -54,6 +52,22 @@ class Rows(NamedTuple):
     indptr: NDArray[np.int64]
     slots: NDArray[Any]
     values: NDArray[np.float32]
+
+
+@inlined
+def complete(products, rows, first, last):
+    """Append the products of the features `first:last`, a row, and look at all of its values.
+
+    Returns DONE, FULL or INFINITE, the feature behind the last, how many would do, and whether a value is not 1.
+    """
+    needed = np.uint64(0)
+    if products.terms.shape[0]:
+        needed = append_products(products, rows.slots, rows.values, first, last)
+        if needed > np.uint64(rows.slots.size):
+            return FULL, last, needed, False
+        last = needed
+    finite, others = survey(rows.values, first, last)
+    return (DONE if finite else INFINITE), last, needed, others
 
 
 class Progress(NamedTuple):

@@ -16,7 +16,7 @@ import re
 
 from lessram.data.batch import Batch
 from lessram.data.lines import bad_line, line_behind, rest_of_line, shorten_number, show
-from lessram.data.parsing import Columns, Parsed, RowBuffers, Rules
+from lessram.data.parsing import REPORTS, Columns, Parsed, RowBuffers, Rules
 from lessram.data.source import Chunk
 from lessram.data.svmlight_kernel import (
     DONE,
@@ -31,9 +31,6 @@ from lessram.data.svmlight_kernel import (
     parse_lines,
 )
 from lessram.data.text import NEWLINE
-
-REPORTS = 10
-"""Bad lines of a chunk that are described."""
 
 _BLANK = re.compile(rb"[ \t\v\f\r#]")
 _NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")

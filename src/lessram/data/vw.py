@@ -32,7 +32,7 @@ from lessram.data.hashing import hash_dtype, hash_for_slots, hash_texts
 from lessram.data.interactions import NO_GROUP, canonical, group_numbers, term_table
 from lessram.data.lines import LineParser, rest_of_line, show
 from lessram.data.parsing import LABEL_KINDS
-from lessram.data.rows import FULL, LONG_NUMBER, MOST, Progress, Room
+from lessram.data.rows import FULL, INFINITE, LONG_NUMBER, MOST, Progress, Room
 from lessram.data.source import Chunk
 from lessram.data.vw_kernel import Reading, parse_lines
 from lessram.errors import SpecError
@@ -47,7 +47,7 @@ _EXPECTED = {
     vw_kernel.NO_VALUE: "behind a colon, expected a finite number or a word",
     vw_kernel.NAMESPACE: "behind a bar, expected the name of a namespace or a space",
     vw_kernel.NAMESPACE_WEIGHT: "as the weight of a namespace, expected a finite number",
-    vw_kernel.INFINITE: "whose products with its weight or with other values are too large, expected less than 3.4e38",
+    INFINITE: "whose products with its weight or with other values are too large, expected less than 3.4e38",
     LONG_NUMBER: "as a number, expected one that is finite",
     FULL: f"which makes too many products, expected at most {MOST} features in one row",
 }
@@ -123,7 +123,7 @@ class VwParser(LineParser):
 
     def _describe(self, chunk: Chunk, progress: Progress) -> str:
         word = rest_of_line(chunk, progress.word)
-        if progress.status not in (FULL, vw_kernel.INFINITE):  # which are about the whole line
+        if progress.status not in (FULL, INFINITE):  # which are about the whole line
             word = re.split(rb"[ \t]", word, maxsplit=1)[0]
         expected = _EXPECTED[progress.status]
         if progress.status == vw_kernel.LABEL and self._reading.real_labels:

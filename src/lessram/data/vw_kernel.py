@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lessram.data.hashing import fold_into_slots, hash_name, number_name
 from lessram.data.interactions import append_products, set_group
-from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress
+from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, LONG_NUMBER, Progress, survey
 from lessram.data.scanning import load32, marking, mask_of, next_mark
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
 from lessram.data.text import (
@@ -34,12 +34,11 @@ from lessram.data.text import (
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import trailing_zeros
 
-LABEL, WEIGHT, BASE, WORDS, CONTROL, VALUE, NO_VALUE, NAMESPACE, NAMESPACE_WEIGHT, INFINITE = range(3, 13)
+LABEL, WEIGHT, BASE, WORDS, CONTROL, VALUE, NO_VALUE, NAMESPACE, NAMESPACE_WEIGHT = range(4, 13)
 """What is wrong with the line at which the kernel stopped."""
 
 BAR, QUOTE, TAB, RETURN = (np.uint8(ord(c)) for c in "|'\t\r")
 _ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
-_LARGEST = np.finfo(np.float32).max
 
 _behind_name = mask_of(b":|", up_to=32)
 _mark_names = marking(_behind_name)
@@ -280,7 +279,7 @@ def _features(text, p, marks, reading, products, rows, names, k):
                         hashed = hash_token(text, start, last, hashed, reading.hash_all)
                     else:
                         value *= scale
-                        if not abs(value) <= _LARGEST:
+                        if not abs(value) <= LARGEST:
                             return INFINITE, start, k, valued
                         if end == p:
                             hashed = number_name(nameless, seed)
@@ -308,14 +307,6 @@ def _features(text, p, marks, reading, products, rows, names, k):
             trouble = CONTROL
         if trouble != DONE:
             return trouble, p, k, valued
-
-
-@inlined
-def _finite(values, first, last):
-    finite = True
-    for k in range(first, last):
-        finite &= abs(values[k]) <= _LARGEST
-    return finite
 
 
 @inlined
@@ -353,7 +344,7 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
                 trouble = FULL if needed > np.uint64(rows.slots.size) else DONE
                 if trouble == DONE:
                     k = needed
-                    trouble = DONE if _finite(rows.values, first, k) else INFINITE
+                    trouble = DONE if survey(rows.values, first, k)[0] else INFINITE
                 p = p if trouble == DONE else line
             valued |= others
         if trouble != DONE:
