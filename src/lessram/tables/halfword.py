@@ -12,9 +12,11 @@ A row takes the passes of tables/squares.py. On an uneven grid the step cannot b
 weight, too, crosses from `observe` to `move`, where the vector pass computes whole cells:
 
     observe   scalar   the cell is noted, its weight joins the dot product, half the prefetches
-    prepare   vector   the row's rates, from the sums before they are rounded to levels
-    move      vector   new cells: level advanced at random, weight + step rounded at random to its grid
-              scalar   new cells stored, the other prefetches
+    prepare   scalar   the other prefetches
+              vector   the row's rates, from the sums before they are rounded to levels
+              vector   levels advanced at random
+    move      vector   new cells: weight + step rounded at random to its grid
+              scalar   new cells stored
 
 A slot that occurs twice in a row: every occurrence takes its rate from the sum before the row. An occurrence that
 finds its cell changed since `observe` moves the cell as it is now, one by one (`moved_again`).
@@ -29,14 +31,15 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.accumulator import Accumulator, fine_uniform, fraction_of
+from lessram.numerics.machine import rarely
 from lessram.numerics.minifloat import E3M6, E3M7, Minifloat, rounded_sum
-from lessram.numerics.random import rounding_bits, shared_word, word
+from lessram.numerics.random import rounding_bits, shared_word
 from lessram.numerics.rounding import project
 from lessram.numerics.six_bits import FIRST_HIGH, LEVEL_BITS, LEVELS, advanced_by_pairs, six_bit_accumulator
 from lessram.numerics.vector import padded
 from lessram.tables.flat import ask
-from lessram.tables.halfword_passes import cell_row
-from lessram.tables.passes import draw_row
+from lessram.tables.halfword_passes import cell_row, pair_level_row
+from lessram.tables.squares import ask_other_half
 from lessram.tables.squares_passes import rate_row
 from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 
@@ -79,16 +82,17 @@ class HalfwordScratch(NamedTuple):
     units: NDArray[np.int32]
     sums: NDArray[np.float32]
     """Heights V_c."""
-    values: NDArray[np.float32]
     noted: NDArray[np.float32]
     """rate * value"""
+    levels: NDArray[np.int32]
+    """New levels."""
     moved: NDArray[np.int32]
     """New cells."""
 
 
 def halfword_scratch(longest: int) -> HalfwordScratch:
     """Scratch for rows of up to `longest` features."""
-    kinds = (np.uint32, np.int32, np.int32, np.float32, np.float32, np.float32, np.int32)
+    kinds = (np.uint32, np.int32, np.int32, np.float32, np.float32, np.int32, np.int32)
     arrays: list[Any] = [np.zeros(padded(longest), kind) for kind in kinds]
     made = HalfwordScratch(*arrays)
     made.sums[:] = 1.0  # lanes behind a row divide by this
@@ -154,7 +158,6 @@ def observe_one(table, rule, batch, row, scratch, j):
     scratch.cells[j] = np.int32(cell)
     scratch.units[j] = np.int32(units)
     scratch.sums[j] = rule.sums.heights[cell & np.uint64(_CODE)]
-    scratch.values[j] = x
     return weighted(units, batch.values, x)
 
 
@@ -164,15 +167,13 @@ def _observe(table, rule, batch, row, scratch):
         return None
 
     def observe_halfwords(table, rule, batch, row, scratch):
-        # A row longer than the prefetch distance would be over before `move` asked for its half.
+        # A row longer than the prefetch distance would be over before `prepare` asked for its half.
         alone = row.length > FAR
         dot = weighted(np.int16(0), batch.values, np.float32(0.0))
-        j = np.uint64(0)
-        while j < row.length:
+        for j in range(row.length):
             if alone or j & _ONE == np.uint64(0):
                 ask(table, batch, row.ahead + j)
             dot += observe_one(table, rule, batch, row, scratch, j)
-            j += _ONE
         return np.float64(dot)
 
     return observe_halfwords
@@ -184,9 +185,14 @@ def _prepare(table, rule, batch, row, scratch, square):
         return None
 
     def prepare_halfwords(table, rule, batch, row, scratch, square):
+        ask_other_half(table, batch, row)
         lowest, s = rule.sums.lowest, np.float32(square)
-        sums, noted, alpha, beta = scratch.sums, scratch.noted, rule.alpha, rule.beta
-        return rate_row(sums, batch.values, row.start, noted, row.length, s, lowest, alpha, beta)
+        values, start, length = batch.values, row.start, row.length
+        alpha, beta = rule.alpha, rule.beta
+        reach = rate_row(scratch.sums, values, start, scratch.noted, length, s, lowest, alpha, beta)
+        fraction = fraction_of(shared_word(row.key))
+        pair_level_row(scratch, values, start, length, s, rule.sums, row.key, fraction)
+        return reach
 
     return prepare_halfwords
 
@@ -197,24 +203,16 @@ def _move(table, rule, batch, row, scratch, gradient, square):
         return None
 
     def move_halfwords(table, rule, batch, row, scratch, gradient, square):
-        draw_row(scratch.words, row.length, row.key)
         shared = shared_word(row.key)
         g, s = downhill(gradient, rule.step), np.float32(square)
-        low = np.uint32(shared >> np.uint64(48))
-        cell_row(scratch, row.length, g, s, rule.sums, rule.limit, low, fraction_of(shared))
-        alone = row.length > FAR
-        j = np.uint64(0)
-        while j < row.length:
-            if not alone and j & _ONE == _ONE:
-                ask(table, batch, row.ahead + j)
+        cell_row(scratch, row.length, g, rule.limit, np.uint32(shared >> np.uint64(48)))
+        for j in range(row.length):
             slot = batch.slots[row.start + j]
             moved = scratch.moved[j]
-            if np.int32(table.cells[slot]) != scratch.cells[j]:
+            if rarely(np.int32(table.cells[slot]) != scratch.cells[j]):
                 x = feature_value(batch.values, row.start + j)
-                own = word(np.uint32(j), row.key)
-                moved = moved_again(rule, table.cells[slot], scratch.noted[j] * g, s * x * x, own, shared)
+                moved = moved_again(rule, table.cells[slot], scratch.noted[j] * g, s * x * x, scratch.words[j], shared)
             table.cells[slot] = np.uint16(moved)
-            j += _ONE
 
     return move_halfwords
 

@@ -1,6 +1,6 @@
-"""The vector pass over a row of halfwords: every cell's level advanced, its weight rounded.
+"""The vector passes over a row of halfwords: every cell's level advanced, its weight rounded.
 
-It equals, lane by lane and bit by bit, `advanced_by_pairs` of numerics.six_bits and `rounded_sum` of
+They equal, lane by lane and bit by bit, `advanced_by_pairs` of numerics.six_bits and `rounded_sum` of
 numerics.minifloat, projected.
 """
 
@@ -13,35 +13,57 @@ from lessram.numerics.minifloat import BINADE_SHIFT, EXPONENT, FINE_REACH, FIRST
 from lessram.numerics.random import UNIFORM_STEP
 from lessram.numerics.rounding import LARGEST_STEP
 from lessram.numerics.six_bits import BASE, FIRST_HIGH, LAST, LEVEL_BITS, LEVELS, PAIR_GAP
-from lessram.numerics.vector import FLOATS, INTS, Vector, blocks, load, splat, store
-from lessram.tables.squares_passes import climbed_levels, fields_of, fine_uniforms
+from lessram.numerics.vector import FLOATS, I32, INTS, Vector, blocks, load, random_words, splat, store
+from lessram.tables.squares_passes import Values, addends, climbed_levels, fields_of, fine_uniforms
 
 
 @intrinsic
-def cell_row(typingctx, scratch, length, gradient, square, sums, limit, shared, fraction):  # type: ignore[no-untyped-def]
-    """scratch.moved = the cells after a step of noted * gradient and the addition of square x^2.
+def pair_level_row(typingctx, scratch, values, start, length, square, sums, key, fraction):  # type: ignore[no-untyped-def]
+    """scratch.words drawn, scratch.levels = the levels after the addition of square x^2.
 
-    `shared` is the low half of rounding_bits, `fraction` the row's part of fine_uniform.
+    `fraction` is the row's part of fine_uniform.
     """
-    f = types.float32
-    signature = types.void(scratch, types.uint64, f, f, sums, types.int32, types.uint32, f)
+    f, u = types.float32, types.uint64
+    signature = types.void(scratch, values, u, u, f, sums, u, f)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        _, values, start, length, _, _, key, _ = args
+        arrays = fields_of(builder, signature.args[0], args[0])
+        tables = fields_of(builder, signature.args[5], args[5])
+        square, fraction, gap = splat(builder, args[4]), splat(builder, args[7]), splat(builder, tables["gap"][1])
+        row = Values(context, builder, signature.args[1], values, start, length)
+        with blocks(builder, length) as j:
+            words = random_words(builder, builder.trunc(j, I32), key)
+            cells = load(context, builder, *arrays["cells"], j, INTS)
+            levels = (cells & (LEVELS - 1)) ^ (cells & (cells >> (LEVEL_BITS - 1)) & 1)
+            ratio = addends(square, row.at(j)) / load(context, builder, *arrays["sums"], j, FLOATS)
+            climbed = climbed_levels(context, builder, tables, levels, ratio)
+            levels = _advanced_by_pairs(*climbed, fine_uniforms(words, fraction), gap)
+            store(context, builder, *arrays["words"], j, words)
+            store(context, builder, *arrays["levels"], j, levels)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def cell_row(typingctx, scratch, length, gradient, limit, shared):  # type: ignore[no-untyped-def]
+    """scratch.moved = cells of these levels, their weights after a step of noted * gradient.
+
+    `shared` is the low half of rounding_bits.
+    """
+    signature = types.void(scratch, types.uint64, types.float32, types.int32, types.uint32)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = fields_of(builder, signature.args[0], args[0])
-        tables = fields_of(builder, signature.args[4], args[4])
-        gradient, square, limit, shared, fraction = (splat(builder, args[i]) for i in (2, 3, 5, 6, 7))
-        gap = splat(builder, tables["gap"][1])
+        gradient, limit, shared = (splat(builder, scalar) for scalar in args[2:])
 
         def row_of(name: str, j: Any, lanes: Any) -> Vector:
             kind, array = arrays[name]
             return load(context, builder, kind, array, j, lanes)
 
         with blocks(builder, args[1]) as j:
-            words, cells, x = row_of("words", j, INTS), row_of("cells", j, INTS), row_of("values", j, FLOATS)
-            ratio = square * x * x / row_of("sums", j, FLOATS)
-            levels = (cells & (LEVELS - 1)) ^ (cells & (cells >> (LEVEL_BITS - 1)) & 1)
-            climbed = climbed_levels(context, builder, tables, levels, ratio)
-            levels = _advanced_by_pairs(*climbed, fine_uniforms(words, fraction), gap)
+            words, levels = row_of("words", j, INTS), row_of("levels", j, INTS)
             delta = row_of("noted", j, FLOATS) * gradient
             fine = levels.over(FIRST_HIGH - 1)
             ordinals = _rounded_sums(row_of("units", j, INTS).to_floats(), delta, (words & 0xFFFF0000) | shared, fine)
