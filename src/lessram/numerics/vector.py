@@ -229,11 +229,9 @@ def look_up(context: Any, builder: Any, array_type: Any, array: Any, index: Vect
         with beyond:
             builder.store(gather(context, builder, array_type, array, index).value, found)
         with within:
-            parts = [
-                load(context, builder, array_type, array, I64(start), FLOATS).value for start in range(0, 64, LANES)
-            ]
-            signature = ir.FunctionType(FLOATS, [FLOATS, INTS, FLOATS])
-            name = "llvm.x86.avx512.vpermi2var.ps.512"
+            starts = [I64(start) for start in range(0, _IN_REGISTERS, LANES)]
+            parts = [load(context, builder, array_type, array, start, FLOATS).value for start in starts]
+            signature, name = ir.FunctionType(FLOATS, [FLOATS, INTS, FLOATS]), "llvm.x86.avx512.vpermi2var.ps.512"
             pick = cgutils.get_or_insert_function(builder.module, signature, name)
             low, high = (builder.call(pick, [parts[i], index.value, parts[i + 1]]) for i in (0, 2))
             builder.store(builder.select(index.over(2 * LANES - 1), high, low), found)

@@ -14,7 +14,7 @@ from lessram.numerics.random import UNIFORM_STEP
 from lessram.numerics.rounding import LARGEST_STEP
 from lessram.numerics.six_bits import BASE, FIRST_HIGH, LAST, LEVEL_BITS, LEVELS, PAIR_GAP
 from lessram.numerics.vector import FLOATS, I32, INTS, Vector, blocks, load, random_words, splat, store
-from lessram.tables.squares_passes import Values, addends, climbed_levels, fields_of, fine_uniforms
+from lessram.tables.squares_passes import addends, climbed_levels, fields_of, fine_uniforms, values_at
 
 
 @intrinsic
@@ -31,12 +31,13 @@ def pair_level_row(typingctx, scratch, values, start, length, square, sums, key,
         arrays = fields_of(builder, signature.args[0], args[0])
         tables = fields_of(builder, signature.args[5], args[5])
         square, fraction, gap = splat(builder, args[4]), splat(builder, args[7]), splat(builder, tables["gap"][1])
-        row = Values(context, builder, signature.args[1], values, start, length)
         with blocks(builder, length) as j:
             words = random_words(builder, builder.trunc(j, I32), key)
             cells = load(context, builder, *arrays["cells"], j, INTS)
             levels = (cells & (LEVELS - 1)) ^ (cells & (cells >> (LEVEL_BITS - 1)) & 1)
-            ratio = addends(square, row.at(j)) / load(context, builder, *arrays["sums"], j, FLOATS)
+            left = builder.sub(length, j)
+            x = values_at(context, builder, signature.args[1], values, builder.add(start, j), left)
+            ratio = addends(square, x) / load(context, builder, *arrays["sums"], j, FLOATS)
             climbed = climbed_levels(context, builder, tables, levels, ratio)
             levels = _advanced_by_pairs(*climbed, fine_uniforms(words, fraction), gap)
             store(context, builder, *arrays["words"], j, words)

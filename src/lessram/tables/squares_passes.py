@@ -38,17 +38,9 @@ LEAST_ROOTS = float(np.finfo(np.float32).tiny)
 """Keeps 0 / 0 away where nothing was added to a sum of 0."""
 
 
-class Values:
-    """The values of a row while code is generated: `values` from `start` on, or ones where `values` is None."""
-
-    def __init__(self, context: Any, builder: Any, kind: Any, values: Any, start: Any, length: Any) -> None:
-        self.all_ones = isinstance(kind, types.NoneType)
-        self._load = lambda j, left: load_inside(context, builder, kind, values, builder.add(start, j), left)
-        self._builder, self._length = builder, length
-
-    def at(self, j: Any) -> Vector | None:
-        """The values of block j, 0 behind the row; None for ones."""
-        return None if self.all_ones else self._load(j, self._builder.sub(self._length, j))
+def values_at(context: Any, builder: Any, kind: Any, values: Any, index: Any, left: Any) -> Vector | None:
+    """A batch's values from `index` on, of which `left` are the row's and the others 0; None where all are 1."""
+    return None if isinstance(kind, types.NoneType) else load_inside(context, builder, kind, values, index, left)
 
 
 def addends(square: Vector, x: Vector | None) -> Vector:
@@ -70,15 +62,15 @@ def rate_row(typingctx, sums, values, start, noted, length, square, lowest, alph
         sums, values, start, noted, length = args[:5]
         square, lowest, alpha, beta = (splat(builder, scalar) for scalar in args[5:9])
         kinds = signature.args
-        row = Values(context, builder, kinds[1], values, start, length)
         total = cgutils.alloca_once_value(builder, ir.Constant(FLOATS, [0.0] * LANES))
         with blocks(builder, length) as j:
-            x = row.at(j)
+            left = builder.sub(length, j)
+            x = values_at(context, builder, kinds[1], values, builder.add(start, j), left)
             v = load(context, builder, kinds[0], sums, j, FLOATS) - lowest
             addend = addends(square, x)
             root = (v + addend).root()
             scale = alpha / (beta + root)
-            scale = scale.where(inside(builder, builder.sub(length, j)), 0.0) if x is None else x * scale
+            scale = scale.where(inside(builder, left), 0.0) if x is None else x * scale
             store(context, builder, kinds[3], noted, j, scale)
             if isinstance(kinds[9], types.Array):
                 share = addend / ((root + v.root()).at_least(LEAST_ROOTS) * (beta + root))
@@ -105,17 +97,18 @@ def level_row(typingctx, scratch, values, start, length, square, sums, key, frac
         arrays = fields_of(builder, signature.args[0], args[0])
         tables = fields_of(builder, signature.args[5], args[5])
         square, fraction = splat(builder, args[4]), splat(builder, args[7])
-        row = Values(context, builder, signature.args[1], values, start, length)
         randomized = isinstance(arrays["advanced"][0].dtype, types.Integer)
         with blocks(builder, length) as j:
-            result = addends(square, row.at(j))
+            left = builder.sub(length, j)
+            x = values_at(context, builder, signature.args[1], values, builder.add(start, j), left)
+            result = addends(square, x)
             if randomized:
                 words = random_words(builder, builder.trunc(j, I32), key)
                 store(context, builder, *arrays["words"], j, words)
                 levels = load(context, builder, *arrays["levels"], j, INTS)
                 ratio = result / load(context, builder, *arrays["sums"], j, FLOATS)
                 result = advanced_levels(context, builder, tables, levels, ratio, words, fraction)
-                risen = builder.and_(result.over(levels), inside(builder, builder.sub(length, j)))
+                risen = builder.and_(result.over(levels), inside(builder, left))
                 store_mask(context, builder, *arrays["risen"], j, risen)
             store(context, builder, *arrays["advanced"], j, result)
         return context.get_dummy_value()
