@@ -503,7 +503,7 @@ def test_bad_labels():
         ({"weights": "q20.13"}, "fixed-point format"),
         ({"preset": "fast"}, "preset must be None or paper, got 'fast'"),
         ({"codebook": "auto"}, "codebook needs weights adaptive"),
-        ({"weights": "adaptive", "codebook": "mine"}, "codebook must be one of shipped, auto, got 'mine'"),
+        ({"weights": "adaptive", "codebook": "mine"}, "codebook must be one of standard, auto, shipped, got 'mine'"),
         ({"rates": "fast"}, "rates must be one of"),
         ({"scale": None}, "scale must be one of"),
         ({"algorithm": "ftrl", "rates": "morris8"}, "algorithm ftrl needs rates squares8 or squares32"),

@@ -18,9 +18,10 @@ from test_source import example_text
 
 from lessram.data.batch import Batch
 from lessram.data.formats import Choices, Form, Reading, Stream
+from lessram.data.interactions import term_table
 from lessram.data.pipeline import Parts, Use
 from lessram.data.reader import BatchReader, read_batches
-from lessram.data.rows import ParsedPart
+from lessram.data.rows import ParsedPart, Room
 from lessram.data.source import Chunk, Place, TextBuffer
 from lessram.errors import DataError, TooManyErrors
 
@@ -103,6 +104,19 @@ def test_chunks_of_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stops == sorted(set(stops))
     assert len(stops) > 2 * path.stat().st_size / 1000, "more batches than chunks"
     assert sum(len(batch[0][1]) for batch, _ in found[1]) == 200
+
+
+def test_room_does_not_depend_on_what_was_parsed_before() -> None:
+    """Otherwise the ends of batches would depend on which thread takes which chunk."""
+    used, fresh = (Room(np.uint32, term_table((), {}), 0) for _ in range(2))
+    used.fit(4, 100)
+    assert used.grow(3, 5000)
+    for room in used, fresh:
+        room.fit(2, 10)
+        room.rows.slots[:] = range(10)
+        assert room.grow(2, 0)
+        assert room.rows.slots[:10].tolist() == list(range(10))
+    assert [len(array) for array in used.rows] == [len(array) for array in fresh.rows]
 
 
 # Errors and early ends ------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ class Room:
 
     def __init__(self, dtype: Any, terms: NDArray[np.uint8], groups: int) -> None:
         self._dtype, self._terms, self._groups = dtype, terms, groups
-        self.rows = self._rows(0, 0)
+        self._held = self.rows = self._rows(0, 0)
         self.products = self._products(0)
         self.names = Names.new()
         self.marks = room_for_marks(0)
@@ -136,14 +136,26 @@ class Room:
         return room_for_products(self._terms, self._groups, features, self._dtype)
 
     def fit(self, rows: int, features: int) -> None:
-        """See to room for so many rows and features; what is in the room stays."""
-        rows, features = max(rows, len(self.rows.labels)), max(features, len(self.rows.slots))
-        if rows > len(self.rows.labels) or features > len(self.rows.slots):
-            old, self.rows = self.rows, self._rows(rows, features)
-            arrays: Any = zip(old, self.rows, strict=True)
+        """See to room for so many rows and features, and no more; what is in the room stays.
+
+        More may be held from a part that needed it. If that were used, where a batch ends would depend on which parts
+        this thread has parsed before.
+        """
+        most_rows, most_features = max(rows, len(self._held.labels)), max(features, len(self._held.slots))
+        if most_rows > len(self._held.labels) or most_features > len(self._held.slots):
+            old, self._held = self._held, self._rows(most_rows, most_features)
+            arrays: Any = zip(old, self._held, strict=True)
             for before, now in arrays:
                 now[: len(before)] = before
-            self.products = self._products(features)
+            self.products = self._products(most_features)
+        held = self._held
+        self.rows = Rows(
+            held.labels[:rows],
+            held.weights[:rows],
+            held.indptr[: rows + 1],
+            held.slots[:features],
+            held.values[:features],
+        )
 
     def fit_text(self, size: int) -> None:
         """See to room for the marks of a text of so many bytes."""
@@ -155,13 +167,14 @@ class Room:
 
         `needed`: the features that would do, 0 where that is not known.
         """
-        if rows and rows == len(self.rows.labels):
-            self.fit(2 * rows, 0)
+        most, features = len(self.rows.labels), len(self.rows.slots)
+        if rows and rows == most:
+            self.fit(2 * rows, features)
             return True
-        wanted = max(needed, 2 * len(self.rows.slots), 64)
+        wanted = max(needed, 2 * features, 64)
         if wanted > (ENOUGH if rows else MOST):
             return False
-        self.fit(64, wanted)
+        self.fit(max(most, 64), wanted)
         return True
 
     def batch(self, rows: int, *, valued: bool, weighted: bool) -> Batch:
