@@ -113,10 +113,13 @@ def draw(excesses: dict[str, Any], path: Path) -> None:
             label=system,
             markersize=9 if ours else 6,
             color="#d62728" if ours else None,
+            markerfacecolor="none" if ours else None,  # nothing hides behind it
+            markeredgewidth=2.5 if ours else 1,
             alpha=1.0 if ours else 0.65,
             zorder=3 if ours else 2,
         )
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks(range(len(sets)), sets)
     axes.invert_yaxis()
     axes.set_xlabel("log-loss at defaults, % over the best tuned system (log scale)")

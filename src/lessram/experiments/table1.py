@@ -246,6 +246,7 @@ def _draw(figure: Any, found: list[Measured]) -> None:
         for row in m.rows:
             place = (row.entropy_seen, 100 * row.auc_loss.value)
             axes.annotate(row.grid, place, xytext=(6, 4), textcoords="offset points", fontsize=8, color=GREEN)
+        axes.margins(x=0.08)  # room for the labels
         axes.set_yscale("symlog", linthresh=0.01)
         axes.axhline(0, color=GREY, linewidth=0.6)
         tidy(axes, title=m.data.name, xlabel="bits a value", ylabel="AucLoss (1 - AUC), % above float32")
