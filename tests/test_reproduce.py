@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +25,16 @@ MAY_FAIL = ("gamma = 1", "adaptive precision brings nothing", "randomized counts
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("reproduced")
-
-
-def test_everything_in_a_quick_run(folder: Path) -> None:
+def quick_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a quick run, and its answer."""
+    folder = tmp_path_factory.mktemp("reproduced")
     result = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--out", str(folder), "--json"])
     assert result.exit_code == 0, result.output
-    answer = json.loads(result.stdout.splitlines()[-1])
+    return folder, json.loads(result.stdout.splitlines()[-1])
+
+
+def test_everything_in_a_quick_run(quick_run: tuple[Path, dict[str, Any]]) -> None:
+    folder, answer = quick_run
     failed = [claim["statement"] for claim in answer["claims"] if claim["holds"] is False]
     assert [statement for statement in failed if not any(part in statement for part in MAY_FAIL)] == []
     assert {claim["experiment"] for claim in answer["claims"]} == set(catalogue.EXPERIMENTS)
@@ -45,8 +48,8 @@ def test_everything_in_a_quick_run(folder: Path) -> None:
     assert "learning rates chosen on the first" in page
 
 
-def test_points_carry_seeds_and_errors(folder: Path) -> None:
-    with open(folder / "fig2.csv", newline="") as file:
+def test_points_carry_seeds_and_errors(quick_run: tuple[Path, dict[str, Any]]) -> None:
+    with open(quick_run[0] / "fig2.csv", newline="") as file:
         points = list(csv.DictReader(file))
     randomized = [point for point in points if point["rates"] == "morris8"]
     assert {point["seeds"] for point in randomized} == {"3"}
@@ -54,8 +57,8 @@ def test_points_carry_seeds_and_errors(folder: Path) -> None:
     assert {float(point["bits"]) for point in points} >= {16, 24, 32, 40, 64}
 
 
-def test_regret_was_measured_against_every_adversary(folder: Path) -> None:
-    with open(folder / "regret.csv", newline="") as file:
+def test_regret_was_measured_against_every_adversary(quick_run: tuple[Path, dict[str, Any]]) -> None:
+    with open(quick_run[0] / "regret.csv", newline="") as file:
         points = list(csv.DictReader(file))
     assert {point["adversary"] for point in points} == {*(a.name for a in Adversary), "logistic stream"}
     assert {point["rates"] for point in points} == {"exact counts", "randomized counts", "fixed grid"}
