@@ -145,7 +145,11 @@ def test_unknown_formats_and_choices_that_do_not_go_together(tmp_path: Path) -> 
         Stream([str(path)], AUTO).decide(Choices(label="click"))
     with pytest.raises(SpecError, match="--columns does not go with vw data"):
         Stream([str(path)], Form(name="vw")).decide(Choices(columns=("a",)))
-    with pytest.raises(SpecError, match="csv data need --label COLUMN"):
+    path.write_text("click,site\n1,a\n")
+    with pytest.raises(SpecError, match=r"csv data need --label COLUMN; the columns are 'click', 'site'$"):
+        Stream([str(path)], Form(name="csv")).decide(Choices())
+    path.write_text(",".join(f"c{i}" for i in range(50)) + "\n")
+    with pytest.raises(SpecError, match=r"the columns are 'c0', .*, 'c19', \.\.\.$"):
         Stream([str(path)], Form(name="csv")).decide(Choices())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from lessram.data import csv, jsonl
+from lessram.data.lines import show
 from lessram.data.parsing import RowBuffers, make_rules
 from lessram.data.pipeline import Chunks, Parser, Parts
 from lessram.data.remote import is_url
@@ -27,6 +28,7 @@ from lessram.errors import DataError, SpecError
 
 FORMATS = ("auto", "svmlight", "vw", "csv", "tsv", "jsonl", "parquet")
 TABLES = ("csv", "tsv", "jsonl", "parquet")
+_SHOWN_COLUMNS = 20
 
 _ENDINGS = {
     "svmlight": (".svm", ".svmlight", ".libsvm"),
@@ -138,7 +140,10 @@ class Stream:
             if getattr(choices, name):
                 raise SpecError(f"--{name} does not go with {self.form.name} data")
         if self.form.name in TABLES and choices.label is None:
-            raise SpecError(f"{self.form.name} data need --label COLUMN")
+            names = [show(name.encode()) for name in self._guess(choices).columns]
+            more = ", ..." if len(names) > _SHOWN_COLUMNS else ""
+            columns = f"{', '.join(names[:_SHOWN_COLUMNS])}{more}"
+            raise SpecError(f"{self.form.name} data need --label COLUMN; the columns are {columns}")
 
     def _guess(self, choices: Choices) -> Schema:
         said: dict[str, Any] = {
