@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lessram.tables import adaptive_store, memory
-from lessram.tables.book import scaled, shipped_book
+from lessram.tables.book import packaged_book, scaled
 
 SLOTS = 1 << 23
 """25 MB of flat cells, 9 MB of codes."""
@@ -35,7 +35,7 @@ print(before, megabytes("VmRSS"), megabytes("VmHWM"))
 
 def crowded(slots: int, where: str) -> adaptive_store.Adaptive:
     """A table two thirds of whose slots are promoted: some of every block, or all of the first."""
-    table = adaptive_store.fresh(slots, scaled(shipped_book(), 0.2, 2.0**-13, 32767))
+    table = adaptive_store.fresh(slots, scaled(packaged_book("shipped"), 0.2, 2.0**-13, 32767))
     table.codes.reshape(-1, 64)[:, :60] = 5
     for start in range(0, slots, 1 << 19):
         these = np.arange(start, min(slots, start + (1 << 19)))

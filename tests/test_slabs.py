@@ -11,11 +11,11 @@ from lessram.jit import kernel
 from lessram.tables import adaptive_store, slabs
 from lessram.tables.adaptive import Adaptive
 from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, WORDS, place_row
-from lessram.tables.book import scaled, shipped_book
+from lessram.tables.book import packaged_book, scaled
 
 BLOCKS = 7
 SLOTS = BLOCKS * BLOCK - 13
-BOOK = scaled(shipped_book(), 0.2, 2.0**-13, 32767)
+BOOK = scaled(packaged_book("shipped"), 0.2, 2.0**-13, 32767)
 
 
 def capacity(used: int) -> int:

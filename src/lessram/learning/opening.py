@@ -17,7 +17,7 @@ from lessram.learning.learner import Learner
 from lessram.model.spec import Spec
 from lessram.numerics.codebook import FIRST_COUNTS, UNITS, Book, design, joint_counter
 from lessram.numerics.rate import rates_by_level
-from lessram.tables.book import shipped_book
+from lessram.tables.book import packaged_book
 from lessram.tables.flat import Flat
 from lessram.tables.table import Rule
 
@@ -54,7 +54,7 @@ def designed_book(opening: Opening, spec: Spec) -> Book:
         None if ones else opening["weights"],
     )
     found = sampled(batch, spec)
-    return design(found.levels, found.values, fallback=shipped_book())
+    return design(found.levels, found.values, fallback=packaged_book("shipped"))
 
 
 class Samples(NamedTuple):

@@ -20,7 +20,7 @@ from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
 from lessram.numerics.minifloat import Minifloat
 from lessram.numerics.proximal import ALGORITHMS, Shrinkage, shrinkage
-from lessram.tables.book import scaled, shipped_book
+from lessram.tables.book import packaged_book, scaled
 from lessram.tables.layout import ADAPTIVE, GAMMA, HALFWORD, PROXIMAL, RATE_STATE, SQUARES, cell_type
 
 LARGEST_SLOTS = 1 << 40
@@ -244,7 +244,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """The codebook that learning starts with, as cells; None where weights are not adaptive."""
         if self.weights != ADAPTIVE:
             return None
-        return self.scaled_book(shipped_book("standard" if self.codebook == "standard" else "shipped"))
+        return self.scaled_book(packaged_book("standard" if self.codebook == "standard" else "shipped"))
 
     def scaled_book(self, book: Book) -> NDArray[np.void]:
         """A codebook for this alpha, as cells in units of the grid."""

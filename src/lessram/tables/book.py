@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lessram.jit import inlined
 from lessram.numerics.codebook import FIRST_COUNTS, UNITS, Book, book_of
 
-SHIPPED = {name: Path(__file__).with_name(f"codebook_{name}.json") for name in ("standard", "shipped")}
+PACKAGED = {name: Path(__file__).with_name(f"codebook_{name}.json") for name in ("standard", "shipped")}
 """`standard`, and the one before it, whose models must come out the same for ever."""
 PARTS = 256
 CELL = np.dtype([("weight", "<i2"), ("level", "u1")])
@@ -25,9 +25,9 @@ CELL = np.dtype([("weight", "<i2"), ("level", "u1")])
 
 
 @functools.cache
-def shipped_book(name: str = "shipped") -> Book:
+def packaged_book(name: str) -> Book:
     """A book that comes with the package, in units of alpha / 1024."""
-    lists = msgspec.json.decode(SHIPPED[name].read_bytes(), type=list[list[int]])
+    lists = msgspec.json.decode(PACKAGED[name].read_bytes(), type=list[list[int]])
     return book_of([np.array(points) for points in lists])
 
 

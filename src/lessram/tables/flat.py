@@ -70,6 +70,14 @@ def ask(table, batch, k):
     prefetch(table.cells, np.uint64(batch.slots[k]))
 
 
+@inlined
+def ask_other_half(table, batch, row):
+    """The prefetches that `observe` left, of odd features: they cost nothing while the row waits for its gradient."""
+    if row.length <= FAR:
+        for pair in range(row.length >> _ONE):
+            ask(table, batch, row.ahead + (pair + pair + _ONE))
+
+
 # The dot product: integer weights of binary features add up as integers, everything else in float64. Products of
 # an int16 or float32 weight and a float32 value are exact there, so a fused multiply-add changes nothing.
 

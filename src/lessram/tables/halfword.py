@@ -37,9 +37,8 @@ from lessram.numerics.random import rounding_bits, shared_word
 from lessram.numerics.rounding import project
 from lessram.numerics.six_bits import FIRST_HIGH, LEVEL_BITS, LEVELS, advanced_by_pairs, six_bit_accumulator
 from lessram.numerics.vector import padded
-from lessram.tables.flat import ask
+from lessram.tables.flat import ask, ask_other_half
 from lessram.tables.halfword_passes import cell_row, pair_level_row
-from lessram.tables.squares import ask_other_half
 from lessram.tables.squares_passes import rate_row
 from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 

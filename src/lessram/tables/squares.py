@@ -35,7 +35,7 @@ from lessram.numerics.accumulator import Accumulator, accumulator, advanced, fin
 from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import shared_word
 from lessram.numerics.vector import LANES, padded
-from lessram.tables.flat import add_step, ask, has_field, look_row, nothing, product
+from lessram.tables.flat import add_step, ask, ask_other_half, has_field, look_row, nothing, product
 from lessram.tables.passes import step_row
 from lessram.tables.squares_passes import level_row, rate_row
 from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
@@ -206,14 +206,6 @@ def observe_row(table, rule, batch, row, scratch):
             ask(table, batch, row.ahead + j)
         dot += observe_one(table, rule, batch, row, scratch, j)
     return np.float64(dot)
-
-
-@inlined
-def ask_other_half(table, batch, row):
-    """The prefetches that `observe` left: they cost nothing while the row waits for its gradient."""
-    if row.length <= FAR:
-        for pair in range(row.length >> _ONE):
-            ask(table, batch, row.ahead + (pair + pair + _ONE))
 
 
 @inlined
