@@ -289,6 +289,48 @@ def test_lines_with_bytes_changed(text: bytes, changes: list[tuple[int, int]], o
     check(bytes(mutated), **options)
 
 
+# Features of one form behind each other, as most files have them: these are read several at a time.
+regular_indexes = st.integers(0, 8).flatmap(lambda digits: st.integers(0, 10**digits)).map(str)
+regular_values = {
+    "digits": st.integers(0, 9).map(str),
+    "decimals": st.decimals(-10, 10, allow_nan=False, places=8).map(lambda x: f"{x:.6f}"),
+    "short": st.tuples(st.floats(-1, 1), st.integers(1, 9)).map(lambda pair: f"{pair[0]:.{pair[1]}f}"),
+}
+regular_parts = st.sampled_from(sorted(regular_values)).flatmap(
+    lambda form: st.lists(st.tuples(regular_indexes, regular_values[form]).map(":".join), max_size=40).map(" ".join)
+)
+regular_lines = st.lists(regular_parts, max_size=3).map(lambda parts: " ".join(["1", *parts]) + "\n")
+regular_texts = st.lists(regular_lines, max_size=6).map(lambda parts: "".join(parts).encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(regular_texts, st.lists(st.tuples(st.integers(0, 4000), alphabet), max_size=3), choices)
+def test_regular_lines_with_bytes_changed(text: bytes, changes: list[tuple[int, int]], options: dict) -> None:
+    test_lines_with_bytes_changed.hypothesis.inner_test(text, changes, options)
+
+
+def test_a_feature_that_breaks_a_row_of_equals_anywhere() -> None:
+    breaks = [
+        "7",
+        "7:",
+        ":7",
+        "7:0",
+        "7:10",
+        "7:.5",
+        "7:5.",
+        "7:-0.0",
+        "7:0.123456789",
+        "123456789:1",
+        "7:1\t8:1",
+        "",
+        "x",
+    ]
+    for usual in ("31:1", "4:2", "123456:0.25", "5:-1.5"):
+        for word in breaks:
+            for place in range(12):
+                check(" ".join(["1", *[usual] * place, word, *[usual] * 12, "9:1\n"]).encode())
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(alphabet, max_size=300).map(bytes), choices)
 @example(b"1 " + b"1" * 62 + b":1", {})

@@ -78,6 +78,25 @@ def mask_of(characters: Iterable[int], up_to: int | None = None) -> Any:
     return intrinsic(operation)
 
 
+def mask_of_range(first: bytes, last: bytes) -> Any:
+    """An intrinsic `mask(buffer, index)`: bit i says whether `buffer[index + i]` is from `first` to `last`."""
+    lowest, width = first[0], last[0] - first[0]
+
+    def operation(typingctx, buffer, index):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            block = builder.load(
+                builder.bitcast(_address(context, builder, signature.args[0], *args), _VECTOR.as_pointer())
+            )
+            block.align = 1
+            above = builder.sub(block, ir.Constant(_VECTOR, [lowest] * LANES))
+            return builder.bitcast(builder.icmp_unsigned("<=", above, ir.Constant(_VECTOR, [width] * LANES)), _I64)
+
+        return types.uint64(buffer, types.uint64), codegen
+
+    operation.__doc__ = f"Which of the 64 bytes from `buffer[index]` on are from {first!r} to {last!r}."
+    return intrinsic(operation)
+
+
 @intrinsic
 def mask_equal(typingctx, buffer, index, character):  # type: ignore[no-untyped-def]
     """Which of the 64 bytes from `buffer[index]` on equal `character`, known only when the kernel runs."""

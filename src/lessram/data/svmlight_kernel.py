@@ -14,6 +14,16 @@ import numpy as np
 
 from lessram.data.parsing import hashed_slot
 from lessram.data.scanning import marking, marks_from, mask_of
+from lessram.data.several import (
+    AVAILABLE,
+    DECIMAL_FEATURES,
+    DIGIT_FEATURES,
+    decimal_features,
+    digit_features,
+    place_of_mark,
+    write_decimal_features,
+    write_digit_features,
+)
 from lessram.data.text import (
     COLON,
     DECIDED,
@@ -21,6 +31,7 @@ from lessram.data.text import (
     MINUS,
     NEWLINE,
     PLUS,
+    POINT,
     SPACE,
     UNDECIDED,
     any_number,
@@ -32,12 +43,12 @@ from lessram.data.text import (
     unit_decimal,
 )
 from lessram.jit import inlined, kernel
-from lessram.numerics.memory_words import load_word, trailing_zeros
+from lessram.numerics.memory_words import bits_set, load_word, trailing_zeros
 
 # Why the kernel came back: the text is done, or a word is wrong, or a number is too long to be decided here.
 DONE, LABEL, INDEX, LARGE_INDEX, LARGE_SLOT, VALUE, LONG_LABEL, LONG_VALUE = range(8)
 
-_ONE = np.uint64(1)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 _QUERY = np.uint64(int.from_bytes(b"qid:", "little"))
 _mark_delimiters = marking(mask_of(b":", up_to=32))
 
@@ -171,26 +182,106 @@ def _label(text, p, real):
     return (DONE if label == np.float32(0) or label == np.float32(-1) else LABEL), end, np.float32(0)
 
 
+# The last value's form, which the next have most often too; those of two forms are read several at a time. Where that
+# brought too few, so many features are read one by one before it is tried again.
+_ANY, _DIGITS, _DECIMALS = range(3)
+_FEW, _PAUSE = np.uint64(4), 64
+
+
 @inlined
-def _features(text, p, marks, rules, columns, k):
+def _form(text, colon, stop):
+    """The form of the value between these places."""
+    if stop - colon == _TWO:
+        return _DIGITS
+    unit = colon + _ONE + np.uint64(text[colon + _ONE] == MINUS)
+    return _DECIMALS if text[unit + _ONE] == POINT else _ANY
+
+
+@inlined
+def _hash_some(slots, k, which, rules):
+    """Hash the indexes slots[k + i], the bits i of a mask. Returns how many they are."""
+    hashed = bits_set(which)
+    while which != np.uint64(0):
+        at = k + trailing_zeros(which)
+        slots[at] = hashed_slot(np.uint64(slots[at]), rules)
+        which &= which - _ONE
+    return np.int64(hashed)
+
+
+@inlined
+def _several(text, p, marks, rules, columns, k, form):
+    """Read features of one form as long as there are such.
+
+    Returns where another one begins, or the newline's place; the next feature; whether the line has ended; and how many
+    indexes were hashed.
+    """
+    hashed, most = 0, np.uint64(DIGIT_FEATURES if form == _DIGITS else DECIMAL_FEATURES)
+    while k + most <= np.uint64(columns.slots.size):
+        ends = marks_from(marks, p)
+        there = min(bits_set(ends) >> _ONE, most)
+        if form == _DIGITS:
+            good, newline = digit_features(text, p)
+            zero, large = write_digit_features(text, p, ends, columns.slots, columns.values, k, rules.direct)
+        else:
+            good, newline = decimal_features(text, p)
+            zero, large = write_decimal_features(text, p, ends, columns.slots, columns.values, k, rules.direct)
+        # What is not for here: features of value 0, and indexes that are too large.
+        not_here = zero if rules.hashing else zero | large
+        good = min(good, trailing_zeros(not_here))
+        count = min(good, there)
+        large &= (_ONE << count) - _ONE
+        if large != np.uint64(0):
+            hashed += _hash_some(columns.slots, k, large, rules)
+        # Almost always all that are there are good. Then the next place follows from the marks alone, and the processor
+        # goes on from there before it knows.
+        if there != np.uint64(0) and there <= good and newline == np.uint64(64):
+            p += place_of_mark(ends, there + there - _ONE) + _ONE
+            k += there
+            continue
+        if count == np.uint64(0):
+            break
+        last = place_of_mark(ends, count + count - _ONE)
+        k += count
+        if last == newline:
+            return p + last, k, True, hashed
+        p += last + _ONE
+        if count < there:
+            break
+    return p, k, False, hashed
+
+
+@inlined
+def _features(text, p, marks, rules, columns, k, form, pause):
     """The features of a line from `p` on, from feature `k` on.
 
-    Returns DONE or what is wrong, the place where that is, the next feature, and how many indexes were hashed.
+    Returns DONE or what is wrong, the place where that is, the next feature, how many indexes were hashed, the form of
+    the last value, and how many features are left to read one by one.
     """
     hashed, unusual = 0, False
     while True:
         while is_blank(text[p]):
             p += _ONE
         if text[p] == NEWLINE or text[p] == HASH:
-            return DONE, p, k, hashed
+            return DONE, p, k, hashed, form, pause
+        if AVAILABLE and pause == 0 and form != _ANY and not unusual:
+            first = k
+            if form == _DIGITS:
+                p, k, ended, more = _several(text, p, marks, rules, columns, k, _DIGITS)
+            else:
+                p, k, ended, more = _several(text, p, marks, rules, columns, k, _DECIMALS)
+            hashed += more
+            if ended:
+                return DONE, p, k, hashed, form, pause
+            if k - first < _FEW:
+                pause = _PAUSE
         if unusual:
             status, end, is_feature, index, value = _any_word(text, p)
             if status != DONE:
-                return status, p, k, hashed
+                return status, p, k, hashed, form, pause
             if is_feature:
                 if index >= rules.direct:
                     if not rules.hashing:
-                        return LARGE_SLOT, p, k, hashed
+                        return LARGE_SLOT, p, k, hashed, form, pause
                     index = hashed_slot(index, rules)
                     hashed += 1
                 columns.slots[k] = index
@@ -219,8 +310,14 @@ def _features(text, p, marks, rules, columns, k):
             columns.values[k] = value
             k += np.uint64(value != np.float32(0))  # a feature of value 0 never has a gradient
             p = stop + _ONE
+            if AVAILABLE:
+                pause -= pause > 0
+                if pause == 0:
+                    form = _form(text, colon, stop)
             if text[stop] == NEWLINE:
-                return DONE, stop, k, hashed
+                return DONE, stop, k, hashed, form, pause
+            if AVAILABLE and pause == 0 and form != _ANY:
+                break
 
 
 @kernel
@@ -228,7 +325,7 @@ def parse_lines(text, end, marks, rules, columns, progress):
     """Parse lines up to `end`, where a newline stands, until all are done or one is bad."""
     p, end = np.uint64(progress.position), np.uint64(end)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
-    hashed = progress.hashed
+    hashed, form, pause = progress.hashed, _ANY, 0
     _mark_delimiters(text, p, end, marks)
     while p < end:
         line = p
@@ -240,7 +337,7 @@ def parse_lines(text, end, marks, rules, columns, progress):
         word = p
         status, p, label = _label(text, p, rules.real_labels)
         if status == DONE:
-            status, word, last, more = _features(text, p, marks, rules, columns, k)
+            status, word, last, more, form, pause = _features(text, p, marks, rules, columns, k, form, pause)
         if status != DONE:
             return Progress(np.int64(line), np.int64(row), np.int64(k), hashed, status, np.int64(word))
         p = line_end(text, word) + _ONE
