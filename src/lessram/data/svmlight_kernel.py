@@ -12,15 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lessram.data.byte_lanes import AVAILABLE, place_of_mark
 from lessram.data.parsing import hashed_slot
 from lessram.data.scanning import marking, marks_from, mask_of
-from lessram.data.several import (
-    AVAILABLE,
+from lessram.data.several_features import (
     DECIMAL_FEATURES,
     DIGIT_FEATURES,
     decimal_features,
     digit_features,
-    place_of_mark,
     write_decimal_features,
     write_digit_features,
 )
