@@ -170,6 +170,7 @@ def assert_as_slow(text: bytes, slots: int = 2**18, **options):
 
 LINES = [
     b"1 |a x y z",
+    b"1 |a one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen 17",
     b"-1 |a x:0.5 y:-2.25e-1 |b z",
     b"0 2.5 |a x",
     b"+1 2 0.5 'tag|a x",
@@ -331,8 +332,28 @@ def test_mutated_lines_are_read_as_by_the_slow_parser(lines, data):
     assert_as_slow(bytes(text))
 
 
+# Names behind each other, as most files have them: these are read several at a time.
+word = st.one_of(
+    st.text("abcdefghijklmnopqrstuvwxyz0123456789_-.", min_size=1, max_size=17).map(str.encode),
+    st.integers(0, 10**9).map(b"%d".__mod__),
+    st.tuples(st.integers(0, 10**6), st.integers(0, 10**9)).map(lambda pair: b"%d:0.%d" % pair),
+)
+words = st.lists(st.one_of(word, *[st.sampled_from([b"the", b"w" * 15, b"x1", b"1x", b"quick"])] * 8), max_size=60)
+rows_of_words = st.tuples(st.sampled_from([b"1 | ", b"-1 |name ", b"1 |n:0.5 ", b"1 |n:0 "]), words)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(rows_of_words, max_size=5), st.sampled_from([b"\n", b" \n", b"\r\n"]), st.booleans(), st.data())
+def test_rows_of_words_are_read_as_by_the_slow_parser(rows, end, hash_all, data):
+    text = bytearray(b"".join(start + b" ".join(words) + end for start, words in rows))
+    for _ in range(data.draw(st.integers(0, 3)) if text else 0):
+        place = data.draw(st.integers(0, len(text) - 1))
+        text[place] = data.draw(st.sampled_from(b" |:\n\r\t'019.e-x"))
+    assert_as_slow(bytes(text), hash="all" if hash_all else "strings")
+
+
 @compiling
-@given(st.lists(st.sampled_from(LINES + BAD_LINES), min_size=1, max_size=20), st.integers(0, 3))
+@given(st.lists(st.sampled_from(LINES + BAD_LINES), min_size=1, max_size=20), st.integers(0, 20))
 def test_nothing_outside_the_room_is_written(lines, seed):
     """Rooms of every size: the kernel stops before its arrays end, and the guards behind them stay."""
     text = b"\n".join(lines) + b"\n"

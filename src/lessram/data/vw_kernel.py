@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lessram.data.byte_lanes import AVAILABLE
 from lessram.data.hashing import fold_into_slots, hash_name, number_name
 from lessram.data.interactions import append_products, set_group
 from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, LONG_NUMBER, Progress, survey
 from lessram.data.scanning import load32, marking, mask_of, next_mark
+from lessram.data.several_names import several_names
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
 from lessram.data.text import (
     BROKEN,
@@ -30,6 +32,7 @@ from lessram.data.text import (
     first_digits,
     load_digits,
     number,
+    unit_decimal,
 )
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import trailing_zeros
@@ -39,6 +42,9 @@ LABEL, WEIGHT, BASE, WORDS, CONTROL, VALUE, NO_VALUE, NAMESPACE, NAMESPACE_WEIGH
 
 BAR, QUOTE, TAB, RETURN = (np.uint8(ord(c)) for c in "|'\t\r")
 _ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
+
+_FEW, _PAUSE = np.uint64(4), 64
+"""Where fewer names than so many come together, so many features are read one by one before it is tried again."""
 
 _behind_name = mask_of(b":|", up_to=32)
 _mark_names = marking(_behind_name)
@@ -232,6 +238,16 @@ def _value(text, p):
     return DONE, value, _ZERO
 
 
+@inlined
+def _usual_value(text, p, marks):
+    """As `_value`, and faster for what values of about 1 look like most often."""
+    end = next_mark(marks, p)
+    value, good = unit_decimal(text, p, end)
+    if good and _feature_ends(text, end):
+        return DONE, value, end
+    return _value(text, p)
+
+
 @kernel
 def namespace(text, p, reading):
     """The namespace behind the bar at `p - 1`: what is wrong, where, its hash and its weight."""
@@ -249,10 +265,11 @@ def namespace(text, p, reading):
 
 
 @inlined
-def _features(text, p, marks, reading, products, rows, names, k):
+def _features(text, p, marks, reading, products, rows, names, k, pause):
     """The features from the first bar on, to the end of the line.
 
-    Returns what is wrong, where it stopped, the new `k`, and whether a value may not be 1.
+    Returns what is wrong, where it stopped, the new `k`, whether a value may not be 1, and how many features are left
+    to read one by one.
     """
     room = np.uint64(rows.slots.size)
     seed, scale, step, group, nameless, valued = reading.seed, np.float32(1), _ONE, np.uint8(0), _ZERO, False
@@ -261,7 +278,7 @@ def _features(text, p, marks, reading, products, rows, names, k):
         c = text[end]
         if end != p or c == COLON:
             if k == room:
-                return FULL, p, k, valued
+                return FULL, p, k, valued, pause
             value = scale
             if c != COLON and _is_short_word(text, p, end, reading.hash_all):
                 if step & np.uint64(value != np.float32(0)):
@@ -270,9 +287,9 @@ def _features(text, p, marks, reading, products, rows, names, k):
                 hashed = _hash_token(text, p, end, seed, reading.hash_all)
                 if c == COLON:
                     start = _behind_blanks(text, end + _ONE)
-                    trouble, value, last = _value(text, start)
+                    trouble, value, last = _usual_value(text, start, marks)
                     if trouble != DONE:
-                        return trouble, start, k, valued
+                        return trouble, start, k, valued, pause
                     if last == _ZERO:
                         # A word, hashed under the name; it has the value 1 whatever the namespace's weight.
                         value, last = np.float32(1), _word_end(text, start)
@@ -280,7 +297,7 @@ def _features(text, p, marks, reading, products, rows, names, k):
                     else:
                         value *= scale
                         if not abs(value) <= LARGEST:
-                            return INFINITE, start, k, valued
+                            return INFINITE, start, k, valued, pause
                         if end == p:
                             hashed = number_name(nameless, seed)
                             nameless += _ONE
@@ -290,15 +307,23 @@ def _features(text, p, marks, reading, products, rows, names, k):
             rows.values[k] = value
             set_group(products, k, group)
             k += step & np.uint64(value != np.float32(0))
+            pause -= pause > 0
         p = end + _ONE
         if _is_blank(c):
+            if AVAILABLE and pause == 0 and step == _ONE and scale == np.float32(1):
+                before = k
+                p, k, ended = several_names(text, p, marks, seed, reading.hash_all, products, rows, names, k)
+                if ended:
+                    return DONE, p + _ONE, k, valued, pause
+                if k - before < _FEW:
+                    pause = _PAUSE
             continue
         if c == NEWLINE:
-            return DONE, p, k, valued
+            return DONE, p, k, valued, pause
         if c == RETURN and text[p] == NEWLINE:
             continue
         if c != BAR:
-            return CONTROL, end, k, valued
+            return CONTROL, end, k, valued, pause
         name = text[p] if text[p] > SPACE and text[p] != BAR else SPACE
         step, group, nameless = np.uint64(reading.kept[name]), reading.group[name], _ZERO
         trouble, p, seed, scale = namespace(text, p, reading)
@@ -306,7 +331,7 @@ def _features(text, p, marks, reading, products, rows, names, k):
         if trouble == DONE and not _feature_ends(text, p):
             trouble = CONTROL
         if trouble != DONE:
-            return trouble, p, k, valued
+            return trouble, p, k, valued, pause
 
 
 @inlined
@@ -325,7 +350,7 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     unlabelled, based = progress.unlabelled, progress.based
     _mark_names(text, p, stop, marks)
-    weighted, valued = progress.weighted, progress.valued
+    weighted, valued, pause = progress.weighted, progress.valued, 0
     while p < stop:
         line, first, needed = p, k, _ZERO
         p += _mark(text, p)
@@ -337,7 +362,7 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
         if trouble == DONE and row == np.uint64(rows.labels.size):
             trouble = FULL
         if trouble == DONE:
-            trouble, p, k, others = _features(text, bar, marks, reading, products, rows, names, k)
+            trouble, p, k, others, pause = _features(text, bar, marks, reading, products, rows, names, k, pause)
             hash_waiting(names, rows.slots)
             if trouble == DONE and products.terms.shape[0]:
                 needed = append_products(products, rows.slots, rows.values, first, k)
