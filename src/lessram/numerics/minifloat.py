@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from lessram.errors import SpecError
 from lessram.jit import inlined
 from lessram.numerics.machine import bits_to_float, float_to_bits
+from lessram.numerics.merging import chosen
 from lessram.numerics.random import uniform
 from lessram.numerics.rounding import LARGEST_STEP
 
@@ -136,6 +137,7 @@ class Minifloat:
 E3M6, E3M7 = Minifloat(3, 6), Minifloat(3, 7)
 """The formats that `rounded_sum` and the vector pass equal to it are written for."""
 
+E3M7_MANTISSA = E3M7.mantissa_bits
 FINE_REACH = np.float32(2 ** (E3M7.mantissa_bits + 1) - 1)
 """Up to here, in units of e3m7 and in both directions, its gridpoints are one unit apart."""
 EXPONENT = 0x7F800000
@@ -169,3 +171,22 @@ def rounded_sum(units, delta, bits, fine):
     coarser = np.int32(exponent >> np.uint32(BINADE_SHIFT)) - np.int32(FIRST_BINADE)
     ordinal = (np.int32(lower) + np.int32(up)) << np.int32(0 if fine else 1)
     return ordinal + (coarser if whole >= np.float32(0.0) else -coarser)
+
+
+@inlined
+def rounded_quotient(total, count, bits, fine):
+    """total / count, integers in units of e3m7, rounded to a gridpoint of e3m7 if `fine`, else of e3m6.
+
+    Returns its ordinal in e3m7; unbiased over the 32 random `bits`.
+    """
+    whole = total // count
+    size = max(whole, -1 - whole)  # the lower end says which binade it is, as in `rounded_sum`
+    binade = 0
+    while size >> binade > FINE_REACH:
+        binade += 1
+    coarse = 0 if fine else 1
+    shift = binade + coarse
+    lower = whole >> shift
+    up = chosen(total - count * (lower << shift), count << shift, bits)
+    coarser = binade << E3M7_MANTISSA
+    return ((lower + up) << coarse) + (coarser if whole >= 0 else -coarser)

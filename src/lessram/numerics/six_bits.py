@@ -15,6 +15,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lessram.jit import inlined
 from lessram.numerics.accumulator import Accumulator, accumulator, climbed
@@ -42,6 +43,16 @@ def six_bit_accumulator() -> Accumulator:
     heights = made.heights.copy()
     heights[FIRST_HIGH + 1 :: 2] = heights[FIRST_HIGH::2]
     return made._replace(heights=heights)
+
+
+def six_bit_ladder() -> NDArray[np.float32]:
+    """The heights of the levels that there are, in order.
+
+    >>> len(six_bit_ladder())
+    48
+    """
+    heights = six_bit_accumulator().heights
+    return np.concatenate([heights[:FIRST_HIGH], heights[FIRST_HIGH : LAST + 1 : 2]])
 
 
 @inlined

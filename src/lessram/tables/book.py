@@ -87,12 +87,18 @@ def is_inside(index, level, value):
 
 
 @inlined
+def code_below(index, level, value):
+    """The code below a value inside the list of this level, or the one above where the value is nearly that."""
+    part = np.uint64(np.int64((value - index.low[level]) * index.parts[level]))
+    return np.uint64(index.below[np.uint64(level) * np.uint64(PARTS) + part])
+
+
+@inlined
 def rounded_code(book, index, level, value, chance):
     """One of the two codes around a value inside the list of this level; unbiased over `chance`, uniform in (0, 1).
 
     At the very start of a part the index may round up: then value - a is -2^-30 or so, and a the right answer.
     """
-    part = np.uint64(np.int64((value - index.low[level]) * index.parts[level]))
-    code = np.uint64(index.below[np.uint64(level) * np.uint64(PARTS) + part])
+    code = code_below(index, level, value)
     a, b = np.int64(book[code].weight), np.int64(book[code + np.uint64(1)].weight)
     return np.uint8(code + np.uint64(chance * np.float64(b - a) < value - np.float64(a)))

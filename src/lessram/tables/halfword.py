@@ -225,6 +225,12 @@ def moved_again(rule, cell, delta, addend, own, shared):
     level = advanced_by_pairs(rule.sums, level, addend, fine_uniform(own, shared))
     fine = level >= np.int32(FIRST_HIGH)
     ordinal = project(rounded_sum(rule.units[code], delta, rounding_bits(own, shared), fine), rule.limit)
+    return packed_cell(ordinal, level)
+
+
+@inlined
+def packed_cell(ordinal, level):
+    """The cell of a weight, by its ordinal in e3m7, which is even where the level is low."""
     return ((ordinal & np.int32(~1)) << np.int32(_ABOVE)) | level | (ordinal & np.int32(1))
 
 

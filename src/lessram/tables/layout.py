@@ -14,10 +14,11 @@ from lessram.numerics.minifloat import E3M6, Minifloat
 from lessram.numerics.proximal import Shrinkage, shrink, threshold_and_factor
 from lessram.tables import adaptive_store
 from lessram.tables.adaptive import Adaptive
+from lessram.tables.blocks import FIRST_SLOT
 from lessram.tables.flat import Flat
 from lessram.tables.graded import Graded
 from lessram.tables.halfword import CELL, Halfword, packed, unpacked
-from lessram.tables.memory import zeros
+from lessram.tables.memory import drop_file_pages, zeros
 from lessram.tables.squares import Squares
 
 RATE_STATE = {
@@ -189,6 +190,16 @@ def touched(table: Table, start: int = 0, stop: int | None = None) -> NDArray[np
         if state in (cells.dtype.names or ()):
             changed |= cells[state] != 0
     return changed
+
+
+def codebook_of(table: Table) -> bytes | None:
+    """What the codes of a table stand for; None where it has none."""
+    return table.cells[:FIRST_SLOT].tobytes() if isinstance(table, Adaptive) else None
+
+
+def drop_pages_of(table: Table) -> None:
+    """Let go of what was read of a table that is mapped from a file."""
+    drop_file_pages(table.cells)
 
 
 def parts_of(table: Table) -> dict[str, int] | None:

@@ -64,6 +64,16 @@ def release(array: NDArray[Any], start: int, stop: int) -> None:
         region.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
+def drop_file_pages(*arrays: NDArray[Any]) -> None:
+    """Let go of what was read of arrays that are mapped from files; the system reads it again where it is asked for."""
+    for array in arrays:
+        region, owner = _mapping(array), array
+        while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+            owner = owner.base  # type: ignore[assignment]
+        if region is not None and isinstance(owner, np.memmap):  # other memory would be lost
+            region.madvise(mmap.MADV_DONTNEED)
+
+
 def _mapping(array: NDArray[Any]) -> mmap.mmap | None:
     """The mapping that an array of `zeros`, or a part of one, lies in; None where it has none."""
     owner: Any = array

@@ -1,0 +1,212 @@
+"""Models that were trained apart become one (numerics/merging.py): the table, and the few numbers beside it.
+
+    table                          means of weights, sums of what was counted, rounded without bias (tables/merging.py)
+    intercept                      the mean over the replicas that have learned anything
+    its rounds or sum of squares   what the base had, and all that was added since
+    examples, scale, scores        the same: the scores are those of predictions that replicas made before learning
+    seed                           the smallest of the replicas'
+
+Sums are exact before they are rounded once, so that no order of the replicas is better than another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.errors import DataError, SpecError
+from lessram.model.model import INTERCEPT, INTERCEPT_STATE, NONZEROS, SQUARES, Model
+from lessram.model.spec import Spec
+from lessram.numerics.accumulator import accumulator
+from lessram.numerics.merging import MOST_REPLICAS, merging_key
+from lessram.numerics.minifloat import Minifloat
+from lessram.numerics.random import hash_seed
+from lessram.numerics.six_bits import six_bit_ladder
+from lessram.tables.adaptive import Adaptive
+from lessram.tables.adaptive_merging import merged_adaptive
+from lessram.tables.graded import Graded, graded_rule
+from lessram.tables.halfword import Halfword, halfword_rule
+from lessram.tables.layout import Table, codebook_of, copied
+from lessram.tables.merging import Halves, Merge, Points, merge_rule, merged_cells
+
+MEANS = ("touched", "all")
+"""Whose weights a mean is of: of the replicas that met the coordinate since the base, or of all."""
+
+
+def merge(
+    base: Model | None, replicas: Sequence[Model], *, mean: str = MEANS[0], names: Sequence[str] | None = None
+) -> Model:
+    """One model from replicas that began as copies of `base` and learned different data; None: that began with nothing.
+
+    The result has memory of its own, for one table; nothing that is given changes, and all of it may be mapped from
+    files. One replica alone comes out as it is. `names` are what errors call the base and the replicas.
+
+    >>> import numpy as np
+    >>> from lessram import Batch, Learner
+    >>> learners = [Learner(Spec(slots=8, seed=seed)) for seed in (1, 2)]
+    >>> for learner in learners:
+    ...     margins = learner.learn(Batch(np.float32([1, 0] * 50), np.arange(101), np.uint32([3, 5] * 50)))
+    >>> merge(None, [learner.model for learner in learners]).examples
+    200
+    """
+    names = names or ["the base", *(f"replica {k}" for k in range(1, len(replicas) + 1))]
+    _check_choices(base, replicas, mean, names)
+    start = Model.new(replicas[0].spec) if base is None else base
+    for model, name in zip(replicas, names[1:], strict=True):
+        _check_beginning(start, model, name)
+    spec = msgspec.structs.replace(replicas[0].spec, seed=min(model.spec.seed for model in replicas))
+    examples = sum(model.examples - start.examples for model in replicas) + start.examples
+    return replace(
+        replicas[0],
+        spec=spec,
+        table=_merged_table(start, replicas, spec, examples, mean, names),
+        scalars=_merged_scalars(start, replicas),
+        examples=examples,
+        scores=_merged_scores(start, replicas),
+        opening=dict(replicas[0].opening),  # of one replica alone, or there is none
+        progress=None,
+    )
+
+
+# What cannot be merged ------------------------------------------------------------------------------------------------
+
+
+def _check_choices(base: Model | None, replicas: Sequence[Model], mean: str, names: Sequence[str]) -> None:
+    """Refuse models that do not mean the same by a coordinate, and name the first thing that differs."""
+    if mean not in MEANS:
+        raise SpecError(f"mean must be one of {', '.join(MEANS)}, got {mean!r}")
+    if not 1 <= len(replicas) <= MOST_REPLICAS:
+        raise SpecError(f"expected 1 to {MOST_REPLICAS} replicas, got {len(replicas)}")
+    others = list(zip(replicas, names[1:], strict=True))
+    first, first_name = others.pop(0)
+    if base is not None:
+        others.insert(0, (base, names[0]))
+    for model, name in others:
+        if found := first_difference(_choices(model.spec), _choices(first.spec)):
+            path, value, expected = found
+            raise SpecError(f"{name} has {path} {value}, {first_name} has {expected}: replicas need equal choices")
+        if (model.reader or model.examples) and (found := first_difference(model.reader, first.reader)):
+            path, value, expected = found
+            raise SpecError(
+                f"{name} was read with {path} {value}, {first_name} with {expected}: train replicas on from one base, "
+                "which keeps how features become slots"
+            )
+    if len(replicas) > 1:
+        _check_codebooks([(model, name) for model, name in [(first, first_name), *others]])
+
+
+def _check_codebooks(models: list[tuple[Model, str]]) -> None:
+    for model, name in models:
+        if model.opening:
+            raise SpecError(
+                f"{name} waits for more examples to design its codebook from: train the base on these first"
+            )
+    books = {codebook_of(model.table): name for model, name in models}
+    books.pop(None, None)
+    if len(books) > 1:
+        some, other, *_ = books.values()
+        raise SpecError(
+            f"{some} and {other} have different codebooks: train the base until it has designed its own, and replicas "
+            "from there"
+        )
+
+
+def _choices(spec: Spec) -> dict[str, Any]:
+    """All that replicas must share: randomness may differ, and should."""
+    return {name: value for name, value in msgspec.to_builtins(spec).items() if name != "seed"}
+
+
+def first_difference(found: Any, expected: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """Where two nested dictionaries first differ, and what stands there.
+
+    >>> first_difference({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
+    ('b.c', 2, 3)
+    """
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for name in {**found, **expected}:
+            place = f"{path}.{name}" if path else name
+            if difference := first_difference(found.get(name), expected.get(name), place):
+                return difference
+        return None
+    return None if found == expected else (path or "choices", found, expected)
+
+
+def _check_beginning(start: Model, replica: Model, name: str) -> None:
+    """Refuse a replica that has counted less than its base."""
+    if replica.examples < start.examples:
+        raise DataError(
+            f"found {replica.examples:,} examples, expected at least the {start.examples:,} of its base", place=name
+        )
+    pairs = [
+        (start.scalars[[INTERCEPT_STATE, SQUARES, NONZEROS]], replica.scalars[[INTERCEPT_STATE, SQUARES, NONZEROS]])
+    ]
+    pairs += [(scores, replica.scores.get(key, np.zeros_like(scores))) for key, scores in start.scores.items()]
+    if any(np.any(after < before) for before, after in pairs):
+        raise _elsewhere(name)
+
+
+def _elsewhere(name: str) -> DataError:
+    return DataError("found less than its base had counted: it did not begin as a copy of this base", place=name)
+
+
+# The merged parts -----------------------------------------------------------------------------------------------------
+
+
+def _merged_table(
+    start: Model, replicas: Sequence[Model], spec: Spec, examples: int, mean: str, names: Sequence[str]
+) -> Table:
+    tables = [model.table for model in replicas]
+    if len(tables) == 1:
+        return copied(tables[0])
+    key = merging_key(np.uint64(hash_seed(spec.seed)), np.uint64(examples))
+    rule = merge_rule(_ladder(spec), key, len(tables), everyone=mean == "all")
+    table = merged_tables(start.table, tables, rule, spec)
+    for name, behind in zip(names[1:], rule.behind.tolist(), strict=True):
+        if behind:
+            raise _elsewhere(name)
+    return table
+
+
+def merged_tables(start: Table, tables: Sequence[Any], rule: Merge, spec: Spec) -> Table:
+    """The tables of models with this spec made one."""
+    if any(isinstance(table, Adaptive) for table in (start, *tables)):
+        return merged_adaptive(start, tables, rule)  # type: ignore[arg-type]
+    grid: Any = None
+    if isinstance(start, Graded):
+        grid = Points(graded_rule(spec.counter, spec.alpha, float(spec.gamma or 1.0), spec.step).points)
+    if isinstance(start, Halfword):
+        grid = Halves(halfword_rule(spec.alpha, spec.beta, Minifloat.parse(spec.weights), spec.radius).units)
+    return merged_cells(start, tables, rule, grid)  # type: ignore[arg-type]
+
+
+def _ladder(spec: Spec) -> NDArray[np.float64]:
+    """What the levels of such a model stand for, but for a constant."""
+    if spec.rates == "squares6":
+        return six_bit_ladder().astype(np.float64)
+    return accumulator(spec.base).heights.astype(np.float64) if spec.rates == "squares8" else spec.counter.estimates
+
+
+def _merged_scalars(start: Model, replicas: Sequence[Model]) -> NDArray[np.float64]:
+    scalars = added_up(start.scalars, [model.scalars for model in replicas])
+    learned = [model for model in replicas if model.examples > start.examples] or replicas
+    scalars[INTERCEPT] = math.fsum(model.intercept for model in learned) / len(learned)
+    return scalars
+
+
+def _merged_scores(start: Model, replicas: Sequence[Model]) -> dict[str, NDArray[Any]]:
+    empty = {key: np.zeros_like(scores) for model in replicas for key, scores in model.scores.items()}
+    before, *after = ({**empty, **model.scores} for model in (start, *replicas))
+    return {key: added_up(before[key], [scores[key] for scores in after]) for key in empty}
+
+
+def added_up(start: NDArray[np.float64], replicas: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """start + the sum of (replica - start), number by number, rounded once."""
+    terms = np.stack([*replicas, *[-start] * (len(replicas) - 1)])
+    sums = [math.fsum(column) for column in terms.reshape(len(terms), -1).T.tolist()]
+    return np.array(sums).reshape(start.shape)
