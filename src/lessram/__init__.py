@@ -21,6 +21,7 @@ _PLACES = {
     "Predictor": "lessram.serving.predictor",
     "Spec": "lessram.model.spec",
     "SpecError": "lessram.errors",
+    "merge": "lessram.model.merging",
     "read_batches": "lessram.data.reader",
 }
 
@@ -37,6 +38,7 @@ __all__ = [
     "SpecError",
     "__version__",
     "load",
+    "merge",
     "read_batches",
     "save",
 ]
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from lessram.errors import DataError, FileFormatError, LessramError, SpecError
     from lessram.estimators import LogisticRegression
     from lessram.learning.learner import Learner
+    from lessram.model.merging import merge
     from lessram.model.model import Model
     from lessram.model.spec import Spec
     from lessram.serving.predictor import Predictor

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from lessram import __version__
-from lessram.cli import bounds, compress, evaluate, export, import_vw, info, predict, reproduce, serve, train
+from lessram.cli import bounds, compress, evaluate, export, import_vw, info, merge, predict, reproduce, serve, train
 from lessram.errors import LessramError, SpecError
 
 _OUT_OF_MEMORY = "out of memory: a table of 2^B slots (--bits) takes 3 bytes a slot, more with other --weights"
@@ -50,6 +50,7 @@ app.command("resume")(train.resume)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("info")(info.info)
+app.command("merge")(merge.merge)
 app.command("compress")(compress.compress)
 app.command("export")(export.export)
 app.command("serve")(serve.serve)

@@ -87,7 +87,7 @@ def train(
     scale: Annotated[
         str | None, typer.Option(metavar="SCALE", help="Divide values by their running size: rms or none.  [rms]")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Where all randomness comes from.  [0]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Where all randomness comes from; may change with -i.  [0]")] = None,
     format: Format = "auto",
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the column of the label.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the importance of a row.")] = None,
@@ -277,6 +277,8 @@ def _rate(given: str | None) -> float:
 
 
 def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> Model:
+    from msgspec import structs
+
     from lessram.model.model import Model
     from lessram.model.spec import PAPER, Spec, halfword_choices
 
@@ -288,10 +290,13 @@ def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> 
         return Model.new(Spec(**{"slots": 1 << 22, **(PAPER if preset else {}), **halfword_choices(chosen), **chosen}))
     if preset:
         raise SpecError("--preset cannot be changed when going on from a model (-i)")
+    seed = chosen.pop("seed", None)  # may change: nothing that was learned depends on what is drawn from now on
     if chosen:
         options = ", ".join("--" + {"slots": "bits", "step_rule": "step"}.get(name, name) for name in chosen)
         raise SpecError(f"{options.replace('_', '-')} cannot be changed when going on from a model (-i)")
     model = Model.load(initial, writable=True)
+    if seed is not None:
+        model.spec = structs.replace(model.spec, seed=seed)
     model.progress = None
     return model
 

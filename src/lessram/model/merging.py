@@ -26,7 +26,6 @@ from lessram.model.spec import Spec
 from lessram.numerics.accumulator import accumulator
 from lessram.numerics.merging import MOST_REPLICAS, merging_key
 from lessram.numerics.minifloat import Minifloat
-from lessram.numerics.random import hash_seed
 from lessram.numerics.six_bits import six_bit_ladder
 from lessram.tables.adaptive import Adaptive
 from lessram.tables.adaptive_merging import merged_adaptive
@@ -155,6 +154,13 @@ def _elsewhere(name: str) -> DataError:
     return DataError("found less than its base had counted: it did not begin as a copy of this base", place=name)
 
 
+def is_before(one: Model, other: Model) -> bool:
+    """Whether a model may be what another went on from: all that it has counted, the other has counted too."""
+    scores = {key: other.scores.get(key, np.zeros_like(sums)) for key, sums in one.scores.items()}
+    less = 0 < one.examples < other.examples and len(scores) > 0
+    return less and all(bool(np.all(scores[key] >= sums)) for key, sums in one.scores.items())
+
+
 # The merged parts -----------------------------------------------------------------------------------------------------
 
 
@@ -164,8 +170,7 @@ def _merged_table(
     tables = [model.table for model in replicas]
     if len(tables) == 1:
         return copied(tables[0])
-    key = merging_key(np.uint64(hash_seed(spec.seed)), np.uint64(examples))
-    rule = merge_rule(_ladder(spec), key, len(tables), everyone=mean == "all")
+    rule = merge_rule(_ladder(spec), merging_key(spec.seed, examples), len(tables), everyone=mean == "all")
     table = merged_tables(start.table, tables, rule, spec)
     for name, behind in zip(names[1:], rule.behind.tolist(), strict=True):
         if behind:

@@ -19,18 +19,19 @@ from __future__ import annotations
 import numpy as np
 
 from lessram.jit import inlined
-from lessram.numerics.random import GOLDEN, finalise, row_key
+from lessram.numerics.random import GOLDEN, finalise, hash_seed
 
 MOST_REPLICAS = 1 << 12
 """Up to here the decision between any two gridpoints is one of 64-bit integers."""
 
-_MERGING = np.uint64(0x6D65726765)  # so that a merge and the next example share no word
 
+def merging_key(seed: int, examples: int) -> int:
+    """The key of a merge after so many examples, which shares nothing with the keys of examples.
 
-@inlined
-def merging_key(hashed_seed, examples):
-    """The key of a merge after so many examples. `hashed_seed` is `hash_seed(seed)`."""
-    return finalise(row_key(hashed_seed, examples) ^ _MERGING)
+    >>> merging_key(1, 1000) != merging_key(1, 1001) != merging_key(2, 1001)
+    True
+    """
+    return hash_seed(hash_seed(seed) ^ hash_seed(~examples))
 
 
 @inlined

@@ -1,10 +1,10 @@
 """Merging: the cells of replicas that parted at a common start become one table (numerics/merging.py).
 
-    weights   their mean goes to                       rates                      what was added since the start
-    qN.M      one of two integers, at random           morris8, ladder8           adds up, to one of two levels, at random
-    e3m6      one of two gridpoints, at random,        squares8, squares6         the same
-    gamma     of the grid that the new level has       exact32                    adds up, as far as 32 bits reach
-    float32   the nearest                              squares32                  adds up
+    weights   their mean goes to                     rates                what was added since the start
+    qN.M      one of two integers, at random         morris8, ladder8     adds up, to one of two levels, at random
+    e3m6      one of two gridpoints, at random,      squares8, squares6   the same
+    gamma     of the grid that the new level has     exact32              adds up, as far as 32 bits reach
+    float32   the nearest                            squares32            adds up
 
 Averages of FTRL-Proximal and RDA are merged as the weights that they stand for. Adaptive tables: adaptive_merging.py.
 
