@@ -32,7 +32,8 @@ from lessram.tables.adaptive_merging import merged_adaptive
 from lessram.tables.graded import Graded, graded_rule
 from lessram.tables.halfword import Halfword, halfword_rule
 from lessram.tables.layout import Table, codebook_of, copied
-from lessram.tables.merging import Halves, Merge, Points, merge_rule, merged_cells
+from lessram.tables.merging import merged_cells
+from lessram.tables.merging_slots import Halves, Merge, Points, merge_rule
 
 MEANS = ("touched", "all")
 """Whose weights a mean is of: of the replicas that met the coordinate since the base, or of all."""

@@ -11,7 +11,6 @@ its bytes do not depend on how the replicas have grown. Where one of them has be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,10 @@ from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, place_of
 from lessram.tables.book import CELL, code_below, index_of, is_inside
 from lessram.tables.flat import Flat
 from lessram.tables.memory import drop_file_pages, zeros
-from lessram.tables.merging import DROP_EVERY, Merge, is_moved, merge_cells, merge_state, pieces, rows_at_once, total_of
-from lessram.tables.slabs import SLOTS, START, capacity, point_to, take
+from lessram.tables.merging import DROP_EVERY, merge_block, pieces, room_for
+from lessram.tables.merging_slots import REPLICAS, RESULT, START, Merge, is_moved, merge_state, total_of
+from lessram.tables.slabs import SLOTS, capacity, point_to, take
+from lessram.tables.slabs import START as FIRST_CELL
 
 PROMOTED = np.uint8(FIRST_SLOT)
 """The code of a coordinate that has a cell, before it is known which."""
@@ -33,81 +34,70 @@ PROMOTED = np.uint8(FIRST_SLOT)
 _HALF = np.uint64(32)
 
 
-class Block(NamedTuple):
-    """Some slots of a start, of the result, and of all replicas, taken out of their tables."""
-
-    start: NDArray[np.void]
-    out: NDArray[np.void]
-    replicas: NDArray[np.void]
-    codes: NDArray[np.uint8]
-    """Of the start, then of the result."""
-
-
 def merged_adaptive(start: Adaptive | Flat, replicas: Sequence[Adaptive | Flat], rule: Merge) -> Adaptive | Flat:
     """The merged table, in memory of its own; all that are not flat have one codebook."""
     tables = (start, *replicas)
-    books = [table.cells[:START] for table in tables if isinstance(table, Adaptive)]
-    slots = next(int(table.pool[SLOTS]) for table in tables if isinstance(table, Adaptive))
-    flat = len(books) < len(tables)
-    result: Adaptive | Flat = Flat(zeros(slots, CELL)) if flat else fresh(slots, books[-1])
-    lists = index_of(books[-1][:FIRST_SLOT])
-    size = -(-rows_at_once(len(replicas), CELL.itemsize) // BLOCK) * BLOCK
-    room = np.zeros((len(replicas) + 2, size), CELL)
-    codes = np.zeros(size, np.uint8)
-    for first, last in pieces(slots, size):
-        part, seen = room[:, : last - first], codes[: last - first]
-        seen[:] = 0
-        for row, table in zip((part[0], *part[2:]), tables, strict=True):
-            read_cells(table, first, row, seen)
-        part[1] = part[0]
-        block = Block(part[0], part[1], part[2:], seen)
-        if isinstance(result, Flat):
-            merge_cells(None, rule, block.start, block.replicas, np.uint64(first), block.out)
-            result.cells[first:last] = block.out
+    some = next(table for table in reversed(tables) if isinstance(table, Adaptive))
+    slots, book = int(some.pool[SLOTS]), some.cells[:FIRST_CELL]
+    stays = all(isinstance(table, Adaptive) for table in tables)
+    out: Adaptive | Flat = fresh(slots, book) if stays else Flat(zeros(slots, CELL))
+    lists = index_of(book[:FIRST_SLOT])
+    block = room_for(len(replicas), CELL)
+    codes = np.zeros(block.shape[1], np.uint8)
+    for first, last in pieces(slots, block):
+        codes[:] = 0
+        for row, table in zip((START, *range(REPLICAS, len(block))), tables, strict=True):
+            read_cells(table, block[row, : last - first], codes, first)
+        block[RESULT] = block[START]
+        if isinstance(out, Flat):
+            merge_block(None, rule, block, np.uint64(first), last - first)
+            out.cells[first:last] = block[RESULT, : last - first]
         else:
-            merge_codes(result.cells, lists, rule, block, np.uint64(first))
-            lay(result, np.uint64(first), block)
-        if last // DROP_EVERY > first // DROP_EVERY:
+            merge_codes(out.cells, lists, rule, block, codes, np.uint64(first), last - first)
+            lay(out, block, codes, np.uint64(first), np.uint64(last - first))
+        if first // DROP_EVERY < last // DROP_EVERY:
             drop_file_pages(*(table.cells for table in tables))
-    return flattened(result) if isinstance(result, Adaptive) and outgrown(result) else result
+    return flattened(out) if isinstance(out, Adaptive) and outgrown(out) else out
 
 
-def read_cells(table: Adaptive | Flat, first: int, out: NDArray[np.void], codes: NDArray[np.uint8]) -> None:
+def read_cells(table: Adaptive | Flat, row: NDArray[np.void], codes: NDArray[np.uint8], first: int) -> None:
     """What the slots from `first` on stand at. A code replaces a smaller one in `codes`."""
     if isinstance(table, Flat):
-        out[:] = table.cells[first : first + len(out)]
+        row[:] = table.cells[first : first + len(row)]
     else:
-        copy_cells(table, np.uint64(first), out, codes)
+        copy_cells(table, row, codes, np.uint64(first))
 
 
 @kernel
-def copy_cells(table, first, out, codes):
-    for k in range(np.uint64(out.shape[0])):
+def copy_cells(table, row, codes, first):
+    for k in range(np.uint64(row.shape[0])):
         place = place_of(first + k)
         cell = cell_of(table, place)
-        out[k].weight = table.cells[cell].weight
-        out[k].level = table.cells[cell].level
+        row[k].weight = table.cells[cell].weight
+        row[k].level = table.cells[cell].level
         codes[k] = max(codes[k], table.codes[place])
 
 
 @kernel
-def merge_codes(book, lists, rule, block, first):
-    """Merge one block. Its codes are the largest of all: that of all where nothing moved, and of a promoted slot one
-    that says so. They become those of the result, but for which cell a promoted slot has."""
-    start, replicas, out, codes = block.start, block.replicas, block.out, block.codes
-    for j in range(start.shape[0]):
-        if not is_moved(start, replicas, j):
+def merge_codes(book, lists, rule, block, codes, first, count):
+    """Merge the first slots of a block, which are those of a table from `first` on.
+
+    `codes` are the largest of all tables: the one code that all have where nothing moved, and of a slot that any has
+    promoted one that says so. They become those of the result, but for which cell a promoted slot has.
+    """
+    for j in range(count):
+        if not is_moved(block, j):
             continue
         word = slot_word(rule.key, first + np.uint64(j))
         bits = np.uint32(word >> _HALF)
-        merge_state(rule, start, replicas, j, word, out)
-        total, count = total_of(rule, start, replicas, j)
-        level, value = np.int64(out[j].level), np.float64(total) / np.float64(count)
+        merge_state(rule, block, j, word)
+        total, voters = total_of(rule, block, j)
+        level, value = np.int64(block[RESULT, j].level), np.float64(total) / np.float64(voters)
         if codes[j] < PROMOTED and level < lists.low.shape[0] and is_inside(lists, level, value):
-            codes[j] = mean_code(book, code_below(lists, level, value), total, count, bits)
+            codes[j] = mean_code(book, code_below(lists, level, value), total, voters, bits)
         else:
             codes[j] = PROMOTED
-            out[j].weight = rounded_mean(total, count, bits)
+            block[RESULT, j].weight = rounded_mean(total, voters, bits)
 
 
 @inlined
@@ -118,26 +108,24 @@ def mean_code(book, below, total, count, bits):
 
 
 @kernel
-def lay(table, first, block):
+def lay(table, block, codes, first, count):
     """Write whole blocks of a fresh table, the first of which begins with slot `first`."""
-    codes, cells = block.codes, block.out
-    length = np.uint64(codes.shape[0])
-    for begin in range(np.uint64(0), length, np.uint64(BLOCK)):
-        end = min(begin + np.uint64(BLOCK), length)
+    for begin in range(np.uint64(0), count, np.uint64(BLOCK)):
+        line = (first + begin) // np.uint64(BLOCK)
+        end = min(begin + np.uint64(BLOCK), count)
         used = np.uint64(0)
         for j in range(begin, end):
             used += np.uint64(codes[j] >= PROMOTED)
-        line = (first + begin) // np.uint64(BLOCK)
-        cell = np.uint64(0)
+        slab = np.uint64(0)
         if used != np.uint64(0):
-            cell = take(table.cells, table.pool, capacity(used))
-            point_to(table.pointers, line, cell)
-        offset = cell
+            slab = take(table.cells, table.pool, capacity(used))
+            point_to(table.pointers, line, slab)
+        cell = slab
         for j in range(begin, end):
             code = codes[j]
             if code >= PROMOTED:
-                table.cells[cell].weight = cells[j].weight
-                table.cells[cell].level = cells[j].level
-                code = np.uint8(np.uint64(FIRST_SLOT) + (cell - offset))
+                table.cells[cell].weight = block[RESULT, j].weight
+                table.cells[cell].level = block[RESULT, j].level
+                code = np.uint8(np.uint64(FIRST_SLOT) + (cell - slab))
                 cell += np.uint64(1)
             table.codes[line * np.uint64(LINE) + (j - begin)] = code
