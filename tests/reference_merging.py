@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from reference import GOLDEN, f32, finalise
@@ -73,3 +74,38 @@ def merge_counts(start: int, counts: Sequence[int]) -> int:
 def merge_floats(start: float, sums: Sequence[float]) -> np.float32:
     exact = Fraction(float(start)) + sum(Fraction(float(value)) - Fraction(float(start)) for value in sums)
     return f32(float(exact))
+
+
+# Adaptive tables ------------------------------------------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    """One coordinate, wherever it is held."""
+
+    weight: int
+    level: int
+    promoted: bool
+
+
+def merge_states(
+    lists: Sequence[Sequence[int]],
+    counts: Sequence[float],
+    states: Sequence[State],
+    key: int,
+    slot: int,
+    *,
+    everyone: bool,
+) -> State:
+    """The start and the replicas of one coordinate made one: on the list of the merged level, or promoted."""
+    start, *replicas = states
+    promoted = any(state.promoted for state in states)
+    moved = [state for state in replicas if state[:2] != start[:2]]
+    if not moved:
+        return start._replace(promoted=promoted)
+    round_bits, count_bits = slot_bits(key, slot)
+    level = merge_levels(counts, start.level, [state.level for state in replicas], count_bits)
+    value = mean([state.weight for state in (replicas if everyone else moved)])
+    values = lists[level] if level < len(lists) else []
+    if not promoted and len(values) > 1 and values[0] <= value < values[-1]:
+        return State(round_to(values, value, round_bits), level, False)
+    return State(round_to_integer(value, round_bits), level, True)

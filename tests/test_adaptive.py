@@ -162,6 +162,7 @@ def test_every_byte_is_accounted_for(tmp_path):
     ledger = account(learner.model)
     assert ledger.bits_by_part["cells"] == pytest.approx(8 * parts["cells"] / SLOTS)
     assert ledger.promoted == np.count_nonzero(adaptive_store.codes(table, 0, None) >= FIRST_SLOT)
+    assert ledger.promoted_fraction == ledger.promoted / SLOTS
     assert ledger.seen == np.count_nonzero(adaptive_store.codes(table, 0, None))
 
 
@@ -343,8 +344,10 @@ def test_the_command_line_says_when_a_table_became_flat(tmp_path, monkeypatch):
     words = ("--weights", "adaptive", "--codebook", "auto", "--bits", "16", "--json")
     found = lessram("train", tmp_path / "dense.svm", "-o", tmp_path / "m", *words)
     assert json.loads(found.out)["bits_per_slot"] < 9
-    parts = json.loads(lessram("info", tmp_path / "m", "--json").out)["bits_by_part"]
-    assert list(parts) == ["codes", "pointers", "cells", "spare", "garbage", "codebook"]
+    found = json.loads(lessram("info", tmp_path / "m", "--json").out)
+    assert list(found["bits_by_part"]) == ["codes", "pointers", "cells", "spare", "garbage", "codebook"]
+    assert found["promoted_fraction"] == found["promoted"] / 2**16 > 0
+    assert f"promoted fraction       {found['promoted_fraction']:.6g}\n" in lessram("info", tmp_path / "m").out
 
 
 def test_an_alpha_that_was_chosen_later_has_its_own_codebook():

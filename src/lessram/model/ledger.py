@@ -44,7 +44,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     counted_bits_per_slot: float | msgspec.UnsetType = msgspec.UNSET
     """Of weights gamma: what the grids and counters would take, the logarithm of their states."""
     promoted: int | msgspec.UnsetType = msgspec.UNSET
-    """Of adaptive tables: slots that have outgrown their byte."""
+    """Of adaptive tables: slots that have outgrown their byte,"""
+    promoted_fraction: float | msgspec.UnsetType = msgspec.UNSET
+    """and which part of all slots these are."""
     bits_by_part: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
     """Of adaptive tables: bits a slot for codes, pointers, cells in use, spare room in slabs, and garbage."""
 
@@ -102,6 +104,6 @@ def _parts(model: Model) -> dict[str, Any]:
     parts = parts_of(model.table)
     if parts is None:
         return {}
-    cell = cell_type(spec.weights, spec.rates).itemsize
+    promoted = parts["cells"] // cell_type(spec.weights, spec.rates).itemsize
     by_part = {name: 8 * size / spec.slots for name, size in parts.items()}
-    return {"promoted": parts["cells"] // cell, "bits_by_part": by_part}
+    return {"promoted": promoted, "promoted_fraction": promoted / spec.slots, "bits_by_part": by_part}
