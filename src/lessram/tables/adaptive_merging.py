@@ -22,7 +22,7 @@ from lessram.tables.adaptive_store import flattened, fresh, outgrown
 from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, place_of
 from lessram.tables.book import CELL, code_below, index_of, is_inside
 from lessram.tables.flat import Flat
-from lessram.tables.memory import drop_file_pages, zeros
+from lessram.tables.memory import copy_into, drop_file_pages, zeros
 from lessram.tables.merging import DROP_EVERY, merge_block, pieces, room_for
 from lessram.tables.merging_slots import REPLICAS, RESULT, START, Merge, is_moved, merge_state, total_of
 from lessram.tables.slabs import SLOTS, capacity, point_to, take
@@ -48,10 +48,10 @@ def merged_adaptive(start: Adaptive | Flat, replicas: Sequence[Adaptive | Flat],
         codes[:] = 0
         for row, table in zip((START, *range(REPLICAS, len(block))), tables, strict=True):
             read_cells(table, block[row, : last - first], codes, first)
-        block[RESULT] = block[START]
+        copy_into(block[RESULT], block[START])
         if isinstance(out, Flat):
             merge_block(None, rule, block, np.uint64(first), last - first)
-            out.cells[first:last] = block[RESULT, : last - first]
+            copy_into(out.cells[first:last], block[RESULT, : last - first])
         else:
             merge_codes(out.cells, lists, rule, block, codes, np.uint64(first), last - first)
             lay(out, block, codes, np.uint64(first), np.uint64(last - first))
@@ -63,7 +63,7 @@ def merged_adaptive(start: Adaptive | Flat, replicas: Sequence[Adaptive | Flat],
 def read_cells(table: Adaptive | Flat, row: NDArray[np.void], codes: NDArray[np.uint8], first: int) -> None:
     """What the slots from `first` on stand at. A code replaces a smaller one in `codes`."""
     if isinstance(table, Flat):
-        row[:] = table.cells[first : first + len(row)]
+        copy_into(row, table.cells[first : first + len(row)])
     else:
         copy_cells(table, row, codes, np.uint64(first))
 

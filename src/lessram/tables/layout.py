@@ -18,7 +18,7 @@ from lessram.tables.blocks import FIRST_SLOT
 from lessram.tables.flat import Flat
 from lessram.tables.graded import Graded
 from lessram.tables.halfword import CELL, Halfword, packed, unpacked
-from lessram.tables.memory import drop_file_pages, zeros
+from lessram.tables.memory import copy_into, drop_file_pages, zeros
 from lessram.tables.squares import Squares
 
 RATE_STATE = {
@@ -138,7 +138,7 @@ def copied(table: Table) -> Table:
     if isinstance(table, Adaptive):
         return adaptive_store.copied(table)
     cells = zeros(len(table.cells), table.cells.dtype)
-    cells[:] = table.cells
+    copy_into(cells, table.cells)
     return table._replace(cells=cells)
 
 

@@ -39,6 +39,11 @@ def zeros(count: int, dtype: np.dtype, *, small_pages: bool = False) -> NDArray:
     return np.frombuffer(region, dtype)
 
 
+def copy_into(target: NDArray[Any], source: NDArray[Any]) -> None:
+    """Copy cells of one type as the bytes that they are; field by field NumPy takes ten times as long."""
+    target.view(np.uint8)[:] = source.view(np.uint8)
+
+
 def enlarge_pages(array: NDArray[Any]) -> None:
     """Let an array that was filled on small pages have huge ones, unless told otherwise; nothing is copied twice."""
     region = _mapping(array)

@@ -28,7 +28,7 @@ from lessram.tables.blocks import BLOCK
 from lessram.tables.flat import Flat
 from lessram.tables.graded import Graded
 from lessram.tables.halfword import Halfword
-from lessram.tables.memory import drop_file_pages, zeros
+from lessram.tables.memory import copy_into, drop_file_pages, zeros
 from lessram.tables.merging_slots import REPLICAS, RESULT, START, Merge, is_moved, merge_cell
 from lessram.tables.squares import Squares
 
@@ -36,7 +36,7 @@ ROOM = 1 << 20
 """Bytes for some slots of the start, of the result and of all replicas,"""
 LEAST = BLOCK
 """but a multiple of so many slots, at least this one: a block of adaptive tables."""
-DROP_EVERY = 1 << 22
+DROP_EVERY = 1 << 18
 """Slots after which the pages of mapped files are given back."""
 
 CellTable = Flat | Squares | Halfword | Graded
@@ -49,10 +49,10 @@ def merged_cells(start: CellTable, replicas: Sequence[CellTable], rule: Merge, g
     for first, last in pieces(len(out), block):
         count = last - first
         for row, table in zip((START, *range(REPLICAS, len(block))), (start, *replicas), strict=True):
-            block[row, :count] = table.cells[first:last]
-        block[RESULT] = block[START]
+            copy_into(block[row, :count], table.cells[first:last])
+        copy_into(block[RESULT], block[START])
         merge_block(grid, rule, block, np.uint64(first), count)
-        out[first:last] = block[RESULT, :count]
+        copy_into(out[first:last], block[RESULT, :count])
         if first // DROP_EVERY < last // DROP_EVERY:
             drop_file_pages(start.cells, *(table.cells for table in replicas))
     return start._replace(cells=out)
