@@ -8,16 +8,17 @@ import numba
 import numpy as np
 import pytest
 
-from lessram.numerics import accumulator as sums
 from lessram.numerics import counter
+from lessram.numerics.accumulator import accumulator
+from lessram.numerics.six_bits import six_bit_ladder
 
 WORDS = 1 << 32
-TABLE = sums.accumulator(1.1)
 LADDERS = {
     "morris": counter.morris(1.1).estimates,
     "coarse": counter.morris(2.0).estimates[:40],
     "gentle": counter.gentle(1.1).estimates,
-    "squares": TABLE.heights,
+    "squares": accumulator(1.1).heights,
+    "six bits": six_bit_ladder(),
 }
 every_ladder = pytest.mark.parametrize("ladder", LADDERS.values(), ids=LADDERS)
 
@@ -25,11 +26,6 @@ every_ladder = pytest.mark.parametrize("ladder", LADDERS.values(), ids=LADDERS)
 @numba.njit
 def merge(ladder, start, levels, bits):
     return counter.merged_level(ladder, start, levels, np.uint32(bits))
-
-
-@numba.njit
-def merge_sums(table, start, levels, bits):
-    return sums.merged(table, start, levels, np.uint32(bits))
 
 
 @numba.njit
@@ -102,12 +98,6 @@ def test_saturation(ladder):
     assert split(ladder, 0, full) == (last, 0)
     assert split(ladder, last, full) == (last, 0)
     assert split(ladder, last - 1, np.array([last, last - 1], np.uint8)) == (last, 0)
-
-
-def test_squares_are_those_of_the_accumulator():
-    for start, levels in drawn(TABLE.heights, 3, seed=9):
-        for bits in (0, 12345, WORDS // 2, WORDS - 1):
-            assert merge_sums(TABLE, start, levels, bits) == merge(TABLE.heights, start, levels, bits)
 
 
 def counted(made: counter.Counter, rounds: int) -> np.ndarray:

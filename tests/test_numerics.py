@@ -49,7 +49,7 @@ def steps_up(threshold: int, bits: int) -> int:
 
 @numba.njit
 def level_of(estimates, count, bits):
-    return counter.level_of(estimates, count, np.uint32(bits))
+    return counter.level_of(estimates, 0, count, np.uint32(bits))
 
 
 # Qn.m -----------------------------------------------------------------------------------------------------------------

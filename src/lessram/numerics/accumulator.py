@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.jit import inlined
-from lessram.numerics.counter import merged_level
 from lessram.numerics.machine import bits_to_float, float_to_bits, small_to_float
 
 LEVELS = 256
@@ -127,9 +126,3 @@ def advanced(table, level, addend, uniform):
     """The level after adding `addend`, unbiased over the uniform number."""
     below, y = climbed(table, level, addend)
     return min(below + np.int32(uniform * table.gap < y), table.last)
-
-
-@inlined
-def merged(table, start, levels, bits):
-    """One level for replicas that parted at level `start`: unbiased for the sum before and all that was added since."""
-    return merged_level(table.heights, start, levels, bits)  # heights exceed sums by one constant, which cancels

@@ -93,14 +93,17 @@ def steps_up(threshold, bits):
 
 
 @inlined
-def level_of(estimates, count, bits):
+def level_of(estimates, least, count, bits):
     """The level for a known count: one of the two around it, unbiased over the 32 random `bits`.
 
-    Beyond the last level it saturates.
+    It is at or above `least`, and a few levels above at most, so that going up is faster than a search. Beyond the last
+    level it saturates.
     """
-    low = np.searchsorted(estimates, count, side="right") - 1
+    low = np.int64(least)
+    while low < estimates.size - 1 and estimates[low + 1] <= count:
+        low += 1
     if low >= estimates.size - 1:
-        return estimates.size - 1
+        return np.int64(estimates.size - 1)
     share = (count - estimates[low]) / (estimates[low + 1] - estimates[low])
     return low + np.int64(np.float64(bits) * 2.0**-32 < share)
 
@@ -112,7 +115,8 @@ def merged_level(estimates, start, levels, bits):
     The count before and all counts since add up, and their sum goes back onto the ladder, unbiased over the 32
     random `bits` and with less noise than one counter that counted everything. One replica stays as it is.
     """
-    total = np.float64(estimates[levels[0]])
+    total, least = np.float64(estimates[levels[0]]), levels[0]
     for k in range(1, len(levels)):
         total += np.float64(estimates[levels[k]]) - np.float64(estimates[start])
-    return level_of(estimates, total, bits)
+        least = max(least, levels[k])
+    return level_of(estimates, least, total, bits)
