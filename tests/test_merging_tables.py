@@ -14,7 +14,7 @@ import reference_merging as plain
 from numpy.typing import NDArray
 from reference_halfword import COARSE, FINE, ordinal
 
-from lessram.model.merging import _ladder, merged_tables
+from lessram.model.merging import ladder_of, merged_tables
 from lessram.model.spec import Spec
 from lessram.numerics.merging import merging_key, rounded_mean
 from lessram.numerics.minifloat import rounded_quotient
@@ -22,6 +22,7 @@ from lessram.numerics.six_bits import six_bit_ladder
 from lessram.tables import merging
 from lessram.tables.graded import graded_rule
 from lessram.tables.layout import Table, allocate, table_of
+from lessram.tables.memory import SMALLEST_MAPPING, drop_file_pages, zeros
 from lessram.tables.merging_slots import Merge, merge_rule
 
 SLOTS = 400
@@ -50,7 +51,7 @@ def spec_of(storage: str, slots: int = SLOTS) -> Spec:
 
 
 def rule_of(spec: Spec, replicas: int, mean: str = "touched") -> Merge:
-    return merge_rule(_ladder(spec), merging_key(SEED, EXAMPLES), replicas, everyone=mean == "all")
+    return merge_rule(ladder_of(spec), merging_key(SEED, EXAMPLES), replicas, everyone=mean == "all")
 
 
 def merged(start: Cells, replicas: Sequence[Cells], spec: Spec, mean: str = "touched") -> Cells:
@@ -62,8 +63,8 @@ def merged(start: Cells, replicas: Sequence[Cells], spec: Spec, mean: str = "tou
 
 
 @cache
-def ladder_of(spec: Spec) -> tuple[float, ...]:
-    return tuple(_ladder(spec).tolist())
+def steps_of(spec: Spec) -> tuple[float, ...]:
+    return tuple(ladder_of(spec).tolist())
 
 
 @cache
@@ -133,7 +134,7 @@ def plain_state(spec: Spec, cells: list[Any], bits: int) -> dict[str, Any]:
     names = cells[0].dtype.names
     if "level" in names:
         start, *levels = (int(cell["level"]) for cell in cells)
-        return {"level": plain.merge_levels(ladder_of(spec), start, levels, bits)}
+        return {"level": plain.merge_levels(steps_of(spec), start, levels, bits)}
     if "count" in names:
         start, *counts = (int(cell["count"]) for cell in cells)
         return {"count": plain.merge_counts(start, counts)}
@@ -224,6 +225,25 @@ def test_neither_order_nor_blocks_matter(storage, monkeypatch):
     for room in (1, 5000, 9000):
         monkeypatch.setattr(merging, "ROOM", room)
         assert merged(start, parts, spec).tobytes() == whole
+
+
+def test_pages_are_let_go_of_files_only(tmp_path, monkeypatch):
+    """Mapped tables are read again where they are asked for; memory of no file keeps what it holds."""
+    monkeypatch.setattr(merging, "DROP_EVERY", 64)
+    monkeypatch.setattr(merging, "ROOM", 1)
+    start, parts = drawn("q2.13-morris8", 2)
+    spec = spec_of("q2.13-morris8")
+    mapped = []
+    for number, cells in enumerate((start, *parts)):
+        cells.tofile(tmp_path / str(number))
+        mapped.append(np.memmap(tmp_path / str(number), cells.dtype, mode="r"))
+    whole = merged(start, parts, spec).tobytes()
+    assert merged(mapped[0], mapped[1:], spec).tobytes() == whole
+    large = zeros(SMALLEST_MAPPING, np.dtype(np.uint8))
+    large[:] = 7
+    drop_file_pages(large, large[5:], mapped[0])
+    assert np.all(large == 7)
+    assert mapped[0].tobytes() == start.tobytes()
 
 
 @every_storage

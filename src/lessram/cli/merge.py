@@ -27,7 +27,9 @@ def merge(
     ] = None,
     mean: Annotated[
         str,
-        typer.Option(metavar="WHOSE", help="A weight is the mean of the replicas that touched it, or of all of them."),
+        typer.Option(
+            metavar="WHOSE", help="A weight is the mean of the replicas that met its feature (touched), or of all."
+        ),
     ] = "touched",
     json: Json = False,
 ) -> None:

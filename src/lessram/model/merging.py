@@ -171,7 +171,7 @@ def _merged_table(
     tables = [model.table for model in replicas]
     if len(tables) == 1:
         return copied(tables[0])
-    rule = merge_rule(_ladder(spec), merging_key(spec.seed, examples), len(tables), everyone=mean == "all")
+    rule = merge_rule(ladder_of(spec), merging_key(spec.seed, examples), len(tables), everyone=mean == "all")
     table = merged_tables(start.table, tables, rule, spec)
     for name, behind in zip(names[1:], rule.behind.tolist(), strict=True):
         if behind:
@@ -191,7 +191,7 @@ def merged_tables(start: Table, tables: Sequence[Any], rule: Merge, spec: Spec) 
     return merged_cells(start, tables, rule, grid)  # type: ignore[arg-type]
 
 
-def _ladder(spec: Spec) -> NDArray[np.float64]:
+def ladder_of(spec: Spec) -> NDArray[np.float64]:
     """What the levels of such a model stand for, but for a constant."""
     if spec.rates == "squares6":
         return six_bit_ladder().astype(np.float64)
