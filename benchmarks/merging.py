@@ -50,10 +50,12 @@ ALPHAS = {
     "rcv1": {"default": 0.5, "morris8": 0.3, "adaptive": 0.3},
 }
 """Of one learner; near its best on each set."""
-WAYS = {"touched, α√K": ("touched", True), "all, α√K": ("all", True), "touched, α": ("touched", False)}
+WAYS = {f"{mean}, {rate}": (mean, rate == "α√K") for rate in ("α√K", "α") for mean in ("touched", "all")}
 """Whose mean a weight is, and whether replicas have sqrt(K) times the alpha of one learner."""
 REPLICAS = (2, 4, 8)
 ROUNDS = (1, 10)
+FILES = [("default", 24, 4), ("morris8", 24, 4), ("adaptive", 24, 4), ("default", 26, 2)]
+"""Storage, slots as a power of two, replicas of what is merged while resident memory is read."""
 console = Console(width=130)
 
 
@@ -187,18 +189,19 @@ def run_speed(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def run_memory(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    bits, rows, replicas = (20, 20_000, 4) if chosen.quick else (24, 400_000, 4)
-    heads = ("storage", "K", "one table", "peak", "peak / table")
-    table = Table(*heads, title=f"resident MiB while merging files, 2^{bits} slots", title_justify="left")
-    for storage, choices in STORAGES.items():
+    heads = ("storage", "slots", "K", "one table", "peak", "peak / table")
+    table = Table(*heads, title="resident MiB while merging files", title_justify="left")
+    for storage, full_bits, replicas in FILES:
+        bits = full_bits - (6 if chosen.quick else 0)
         with tempfile.TemporaryDirectory() as folder:
-            base, models = parted(choices, bits, replicas, rows)
+            base, models = parted(STORAGES[storage], bits, replicas, 10_000 if chosen.quick else 300_000)
             for number, model in enumerate((base, *models)):
                 model.save(Path(folder) / str(number))
-            del base, models
-            found = {"storage": storage, "replicas": replicas, **measured(folder, replicas)}
+            del base, models, model
+            found = {"storage": storage, "slots": 1 << bits, "replicas": replicas, **measured(folder, replicas)}
         sizes = [f"{found[key] / 2**20:.1f}" for key in ("table_bytes", "peak_bytes")]
-        table.add_row(storage, str(replicas), *sizes, f"{found['peak_bytes'] / found['table_bytes']:.3f}")
+        ratio = f"{found['peak_bytes'] / found['table_bytes']:.2f}"
+        table.add_row(storage, f"2^{bits}", str(replicas), *sizes, ratio)
         yield found
     console.print(table)
 
