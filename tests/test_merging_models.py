@@ -152,6 +152,8 @@ def test_features_must_have_become_slots_alike():
     base, replicas = parted()
     for model, seed in zip((base, *replicas), (0, 0, 7, 0), strict=True):
         model.reader = {"hash": "auto", "hash_seed": seed, "schema": {"scales": [1.0, seed]}}
+    replicas[2].reader["schema"] = {"scales": (1.0, 0)}
+    assert merge(base, [replicas[0], replicas[2]]).reader == base.reader
     with pytest.raises(
         SpecError, match=r"replica 2 was read with hash_seed 7, replica 1 with 0: train replicas on from"
     ):
@@ -178,6 +180,8 @@ def test_replicas_of_another_base_are_refused():
         model.scalars[1:] = 0  # so that only the table can tell
     with pytest.raises(DataError, match="replica 4: found less than its base had counted"):
         merge(base, [*replicas, other])
+    with pytest.raises(DataError, match="replica 1: found less than its base had counted"):
+        merge(base, [other])
 
 
 # What it is worth -----------------------------------------------------------------------------------------------------

@@ -91,14 +91,14 @@ def _check_choices(base: Model | None, replicas: Sequence[Model], mean: str, nam
         if found := first_difference(_choices(model.spec), _choices(first.spec)):
             path, value, expected = found
             raise SpecError(f"{name} has {path} {value}, {first_name} has {expected}: replicas need equal choices")
-        if (model.reader or model.examples) and (found := first_difference(model.reader, first.reader)):
+        if (model.reader or model.examples) and (found := first_difference(_plain(model.reader), _plain(first.reader))):
             path, value, expected = found
             raise SpecError(
                 f"{name} was read with {path} {value}, {first_name} with {expected}: train replicas on from one base, "
                 "which keeps how features become slots"
             )
     if len(replicas) > 1:
-        _check_codebooks([(model, name) for model, name in [(first, first_name), *others]])
+        _check_codebooks([(first, first_name), *others])
 
 
 def _check_codebooks(models: list[tuple[Model, str]]) -> None:
@@ -119,7 +119,12 @@ def _check_codebooks(models: list[tuple[Model, str]]) -> None:
 
 def _choices(spec: Spec) -> dict[str, Any]:
     """All that replicas must share: randomness may differ, and should."""
-    return {name: value for name, value in msgspec.to_builtins(spec).items() if name != "seed"}
+    return {name: value for name, value in _plain(spec).items() if name != "seed"}
+
+
+def _plain(value: Any) -> Any:
+    """As a file would hold it: in memory, lists may still be tuples."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def first_difference(found: Any, expected: Any, path: str = "") -> tuple[str, Any, Any] | None:
@@ -143,9 +148,8 @@ def _check_beginning(start: Model, replica: Model, name: str) -> None:
         raise DataError(
             f"found {replica.examples:,} examples, expected at least the {start.examples:,} of its base", place=name
         )
-    pairs = [
-        (start.scalars[[INTERCEPT_STATE, SQUARES, NONZEROS]], replica.scalars[[INTERCEPT_STATE, SQUARES, NONZEROS]])
-    ]
+    sums = [INTERCEPT_STATE, SQUARES, NONZEROS]
+    pairs = [(start.scalars[sums], replica.scalars[sums])]
     pairs += [(scores, replica.scores.get(key, np.zeros_like(scores))) for key, scores in start.scores.items()]
     if any(np.any(after < before) for before, after in pairs):
         raise _elsewhere(name)
@@ -169,14 +173,13 @@ def _merged_table(
     start: Model, replicas: Sequence[Model], spec: Spec, examples: int, mean: str, names: Sequence[str]
 ) -> Table:
     tables = [model.table for model in replicas]
-    if len(tables) == 1:
-        return copied(tables[0])
     rule = merge_rule(ladder_of(spec), merging_key(spec.seed, examples), len(tables), everyone=mean == "all")
     table = merged_tables(start.table, tables, rule, spec)
     for name, behind in zip(names[1:], rule.behind.tolist(), strict=True):
         if behind:
             raise _elsewhere(name)
-    return table
+    # One replica alone keeps its bytes, and an adaptive one would be laid anew.
+    return copied(tables[0]) if len(tables) == 1 and isinstance(tables[0], Adaptive) else table
 
 
 def merged_tables(start: Table, tables: Sequence[Any], rule: Merge, spec: Spec) -> Table:
@@ -185,7 +188,8 @@ def merged_tables(start: Table, tables: Sequence[Any], rule: Merge, spec: Spec) 
         return merged_adaptive(start, tables, rule)  # type: ignore[arg-type]
     grid: Any = None
     if isinstance(start, Graded):
-        grid = Points(graded_rule(spec.counter, spec.alpha, float(spec.gamma or 1.0), spec.step).points)
+        assert isinstance(spec.gamma, float | int)
+        grid = Points(graded_rule(spec.counter, spec.alpha, spec.gamma, spec.step).points)
     if isinstance(start, Halfword):
         grid = Halves(halfword_rule(spec.alpha, spec.beta, Minifloat.parse(spec.weights), spec.radius).units)
     return merged_cells(start, tables, rule, grid)  # type: ignore[arg-type]
@@ -213,6 +217,7 @@ def _merged_scores(start: Model, replicas: Sequence[Model]) -> dict[str, NDArray
 
 def added_up(start: NDArray[np.float64], replicas: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """start + the sum of (replica - start), number by number, rounded once."""
-    terms = np.stack([*replicas, *[-start] * (len(replicas) - 1)])
-    sums = [math.fsum(column) for column in terms.reshape(len(terms), -1).T.tolist()]
-    return np.array(sums).reshape(start.shape)
+    out = np.empty_like(start)
+    for place, before in np.ndenumerate(start):
+        out[place] = math.fsum([*(replica[place] for replica in replicas), *[-before] * (len(replicas) - 1)])
+    return out
