@@ -130,16 +130,18 @@ def _plain(value: Any) -> Any:
 def first_difference(found: Any, expected: Any, path: str = "") -> tuple[str, Any, Any] | None:
     """Where two nested dictionaries first differ, and what stands there.
 
-    >>> first_difference({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
-    ('b.c', 2, 3)
+    >>> first_difference({"a": 1, "b": [{"c": 2}]}, {"a": 1, "b": [{"c": 3}]})
+    ('b[0].c', 2, 3)
     """
     if isinstance(found, dict) and isinstance(expected, dict):
-        for name in {**found, **expected}:
-            place = f"{path}.{name}" if path else name
-            if difference := first_difference(found.get(name), expected.get(name), place):
-                return difference
-        return None
-    return None if found == expected else (path or "choices", found, expected)
+        names = [(f"{path}.{name}" if path else name, name) for name in {**found, **expected}]
+        parts = ((place, found.get(name), expected.get(name)) for place, name in names)
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        parts = ((f"{path}[{k}]", *pair) for k, pair in enumerate(zip(found, expected, strict=True)))
+    else:
+        return None if found == expected else (path, found, expected)
+    differences = (first_difference(one, other, place) for place, one, other in parts)
+    return next((difference for difference in differences if difference), None)
 
 
 def _check_beginning(start: Model, replica: Model, name: str) -> None:
