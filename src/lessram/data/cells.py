@@ -193,7 +193,7 @@ class CellBlock:
     def __init__(self, schema: Schema, slots: int, *, labels: str, keep_unlabelled: bool) -> None:
         self.schema = schema
         self.layout, terms, groups = make_layout(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
-        self._room = Room(self.layout.hashes.dtype, terms, groups)
+        self.room = Room(self.layout.hashes.dtype, terms, groups)
         columns, texts = len(schema.columns), "text" in schema.kinds
         self.cells = Cells(
             np.zeros(_STRIDE, np.bool_),
@@ -277,10 +277,10 @@ class CellBlock:
 
     def finish(self, count: int, start: int, tolerate: int, name: str, place_of: Callable[[int], Place]) -> ParsedPart:
         """Make rows of the block from row `start` on, as far as one batch goes. `place_of(i)`: where row i stands."""
-        self._room.fit(BLOCK, 4 * BLOCK)
+        self.room.fit(BLOCK, 4 * BLOCK)
         progress, bad, reports = Progress(position=start), 0, list[BadLine]()
         while bad <= tolerate:
-            room = self._room
+            room = self.room
             progress = Progress(*assemble(count, self.layout, self.cells, room.products, room.rows, progress))
             if progress.status == DONE:
                 break
@@ -291,12 +291,13 @@ class CellBlock:
                     break
             bad += 1
             line = place_of(progress.position).line
-            reports[REPORTS - 1 :] = [BadLine(f"{name}:{line}", self._describe(progress))]
+            reports[REPORTS - 1 :] = [BadLine(f"{name}:{line}", self.describe(progress))]
             progress = progress._replace(position=progress.position + 1)
-        batch = self._room.batch(progress.rows, valued=progress.valued, weighted=progress.weighted)
+        batch = self.room.batch(progress.rows, valued=progress.valued, weighted=progress.weighted)
         return ParsedPart(batch, bad, reports, batch.features, place_of(progress.position), progress.unlabelled)
 
-    def _describe(self, progress: Progress) -> str:
+    def describe(self, progress: Progress) -> str:
+        """What is wrong with the row at which the kernel stopped."""
         if progress.status == BROKEN:
             return self._messages[progress.position]
         if progress.status == FULL:

@@ -157,7 +157,7 @@ def _unquote(text, p, stop, quote, unquoted):
 
 
 @inlined
-def _cell_number(text, p, stop):
+def cell_number(text, p, stop):
     """The number that fills `text[p:stop]`, and what became of it; blanks around it are left out."""
     while p < stop and text[p] == SPACE:
         p += _ONE
@@ -181,7 +181,7 @@ def _cell_number(text, p, stop):
 
 
 @inlined
-def _is_label(value, layout):
+def is_label(value, layout):
     return layout.real_labels or value == np.float32(0) or abs(value) == np.float32(1)
 
 
@@ -204,7 +204,7 @@ def _cell(text, p, stop, layout, column, products, rows, room_for_tokens, k, hea
         for i in range(before, k):
             rows.values[i] = np.float32(1)
     else:
-        value, trouble = _cell_number(text, p, stop)
+        value, trouble = cell_number(text, p, stop)
         if trouble == LONG_NUMBER:
             return LONG_NUMBER, k, head
         if kind == np.uint8(NUMERIC):
@@ -213,7 +213,7 @@ def _cell(text, p, stop, layout, column, products, rows, room_for_tokens, k, hea
             k += np.uint64(rows.values[k] != np.float32(0))
         elif kind == np.uint8(LABEL):
             label = value if layout.real_labels else max(value, np.float32(0))
-            trouble = DONE if trouble == DONE and _is_label(value, layout) else BAD_LABEL
+            trouble = DONE if trouble == DONE and is_label(value, layout) else BAD_LABEL
         else:
             weight = value
             trouble = DONE if trouble == DONE and value >= np.float32(0) else BAD_WEIGHT

@@ -7,63 +7,33 @@
 
 What fields become is said in `schema.py`. A line that is no JSON object, a list or an object where a value is
 expected, a label that is none: each makes a bad line.
+
+A kernel reads nearly all lines: any order of keys, blanks, escapes, UTF-8, objects and lists within each other. The
+decoder of `json_objects.py`, some ten times slower, reads bad lines and those with one of these: a key that occurs
+twice; a number that is too large, or closer to the middle between two float32 than 19 digits tell; a number that is a
+category and written as Python would not; a string with escapes as a number; more than 32 objects within each other.
 """
 
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from lessram.data.cells import BLOCK, CellBlock, Unfit, number_of, numbers_among
+from lessram.data.cells import BLOCK, CellBlock, assemble, numbers_among
 from lessram.data.column_scale import ROWS as SAMPLE
 from lessram.data.column_scale import with_scales
-from lessram.data.lines import show
-from lessram.data.rows import ParsedPart
+from lessram.data.json_kernel import UNUSUAL, Line, parse_objects
+from lessram.data.json_keys import make_keys
+from lessram.data.json_objects import UNDECODABLE, JsonObjects, flatten, lines_from
+from lessram.data.lines import LineParser
+from lessram.data.rows import DONE, ParsedPart, Progress
 from lessram.data.schema import Kind, Schema, make_schema
 from lessram.data.source import Chunk, Place
-from lessram.data.text import count_newlines
+from lessram.data.tokens import MARGIN
 from lessram.errors import DataError
-
-
-def _lines(chunk: Chunk, start: int, most: int) -> tuple[list[bytes], list[int], list[int]]:
-    """Up to `most` lines that are not blank, where each begins, and its number; then the end of the last."""
-    text = chunk.text[start : chunk.size].tobytes()
-    number = chunk.start.line + int(count_newlines(chunk.text, start))
-    lines: list[bytes] = []
-    starts: list[int] = []
-    numbers: list[int] = []
-    position = 0
-    while position < len(text) and len(lines) < most:
-        end = text.find(b"\n", position)
-        end = len(text) if end < 0 else end
-        line = text[position:end]
-        if line and not line.isspace():
-            lines.append(line)
-            starts.append(start + position)
-            numbers.append(number)
-        position, number = end + 1, number + 1
-    return lines, [*starts, start + min(position, len(text))], [*numbers, number]
-
-
-def _flatten(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The fields of an object and of the objects in it, by their paths.
-
-    >>> _flatten({"click": 1, "user": {"age": 30}})
-    {'click': 1, 'user.age': 30}
-    """
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schema:
@@ -97,38 +67,15 @@ def _first_rows(chunk: Chunk) -> list[dict[str, Any]]:
     """The fields of the first lines, by their paths."""
     rows = []
     decoder = msgspec.json.Decoder(dict[str, Any])
-    for line in _lines(chunk, 0, SAMPLE)[0]:
+    for line in lines_from(chunk, 0, SAMPLE)[0]:
         try:
-            rows.append(_flatten(decoder.decode(line)))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            rows.append(flatten(decoder.decode(line)))
+        except UNDECODABLE:
             continue  # a bad line; it will be reported when it is parsed
     return rows
 
 
-def _category(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value).removesuffix(".0")
-    raise Unfit(type(value).__name__)
-
-
-def _strings(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of strings, one behind the other, and where each begins."""
-    joined = "".join(names)
-    lengths = map(len, names) if joined.isascii() else (len(name.encode()) for name in names)
-    offsets = np.zeros(len(names) + 1, np.int64)
-    np.cumsum(np.fromiter(lengths, np.int64, len(names)), out=offsets[1:])
-    return np.frombuffer(bytearray(joined.encode()), np.uint8), offsets
-
-
-_PLAIN_NAMES = {str, type(None)}
-_PLAIN_NUMBERS = {int, float, bool, type(None)}
-
-
-class JsonParser:
+class JsonParser(LineParser):
     """Parses chunks of JSON lines for a table of `slots` slots. One for each thread.
 
     >>> from lessram.data.lines import chunk_of
@@ -140,83 +87,67 @@ class JsonParser:
 
     def __init__(self, schema: Schema, slots: int, *, labels: str = "binary", keep_unlabelled: bool = False) -> None:
         self._block = CellBlock(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
+        self._objects = JsonObjects(self._block)
         used = [(i, name) for i, name in enumerate(schema.columns) if schema.kinds[i] != "ignored"]
-        paths = {name: name.split(".", 1) for _, name in used}
-        tops = list(dict.fromkeys(itertools.chain.from_iterable([name, path[0]] for name, path in paths.items())))
-        fields = {top: f"f{i}" for i, top in enumerate(tops)}
-        names = {field: top for top, field in fields.items()}
-        row = msgspec.defstruct("Row", [(field, Any, None) for field in names], rename=names)
-        self._decoder = msgspec.json.Decoder(row)  # what has no column is skipped, not built
-        self._columns = [(i, fields[name], (fields[paths[name][0]], paths[name][1:])) for i, name in used]
-        # one getter for all, with one more field so that it always gives a tuple
-        self._fields = operator.attrgetter(*(field for _, field, _ in self._columns), "__class__")
+        self._keys = make_keys(used)
+        self._line = Line.new(len(schema.columns), self._keys.node_count, 0)
+        self._most = 1  # lines that are decoded at once
+        self._starts, self._ahead = list[int](), dict[int, int]()  # the lines that are: where they begin; their rows
+        self._message = ""
+        super().__init__(self._block.room)
 
     def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
-        """Parse a chunk from its start, or from a place in it, up to its end or as far as one block of lines goes.
+        """As every parser of lines."""
+        if len(self._line.decoded) < chunk.size + MARGIN:
+            room = np.empty((2, chunk.size + MARGIN), np.uint8)
+            self._line = self._line._replace(decoded=room[0], tokens=room[1])
+        self._most, self._ahead = 1, {}  # whatever came before, this chunk is parsed in the same steps
+        return super().parse(chunk, start, tolerate=tolerate)
 
-        Gives up behind the first bad line that is one more than `tolerate`. If the `stop` of what comes back is not
-        the chunk's, call again with it as the start.
-        """
-        position = start.offset - chunk.start.offset if start else 0
-        lines, starts, numbers = _lines(chunk, position, BLOCK)
-        block, source, base = self._block, chunk.start.source, chunk.start.offset
-        block.start()
-        rows = self._decode(lines)
-        if rows and self._columns:
-            columns = zip(*map(self._fields, rows), strict=True)
-            flats: dict[str, list[dict[str, Any]]] = {}
-            for (i, _, path), values in zip(self._columns, columns, strict=False):
-                self._put(i, self._column(values, path, rows, flats))
+    def _step(self, chunk: Chunk, progress: Progress) -> Progress:
+        """Run the kernel; lines that it leaves alone are decoded: one, and more where many of them come together."""
+        while True:
+            if progress.position not in self._ahead:
+                before, progress = progress.rows, self._run_kernel(chunk, progress)
+                if progress.status != UNUSUAL:
+                    return progress
+                few = progress.rows - before < self._most
+                self._most = min(2 * self._most, BLOCK) if few else max(self._most // 2, 1)
+                self._decode(chunk, progress.position)
+            progress = self._assemble(progress)
+            if progress.status != DONE:
+                return progress
 
-        def place_of(i: int) -> Place:
-            return chunk.stop if starts[i] >= chunk.size else Place(source, base + starts[i], numbers[i])
+    def _run_kernel(self, chunk: Chunk, progress: Progress) -> Progress:
+        room, layout, self._message = self._room, self._block.layout, ""
+        return Progress(
+            *parse_objects(
+                chunk.text,
+                chunk.size,
+                room.marks,
+                self._keys,
+                self._line,
+                layout,
+                room.products,
+                room.rows,
+                room.names,
+                progress,
+            )
+        )
 
-        return block.finish(len(lines), 0, tolerate, chunk.name, place_of)
+    def _decode(self, chunk: Chunk, position: int) -> None:
+        """Decode the next lines into the block."""
+        lines, self._starts = lines_from(chunk, position, self._most)
+        self._ahead = {start: row for row, start in enumerate(self._starts[:-1])}
+        self._objects.put(lines)
 
-    def _decode(self, lines: list[bytes]) -> list[Any]:
-        """The objects of the lines; an empty one, and a message, for those that are none."""
-        try:
-            return [self._decoder.decode(line) for line in lines]
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            rows = []
-        for i, line in enumerate(lines):
-            try:
-                rows.append(self._decoder.decode(line))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                self._block.put_broken(i, f"found {show(line.strip())}, expected a JSON object ({error})")
-                rows.append(self._decoder.decode(b"{}"))
-        return rows
+    def _assemble(self, progress: Progress) -> Progress:
+        """Make rows of the lines that are decoded."""
+        block, room = self._block, self._room
+        made = progress._replace(position=self._ahead[progress.position], status=DONE)
+        made = Progress(*assemble(len(self._ahead), block.layout, block.cells, room.products, room.rows, made))
+        self._message = block.describe(made) if made.status != DONE else ""
+        return made._replace(position=self._starts[made.position])
 
-    def _column(
-        self,
-        values: tuple[Any, ...],
-        path: tuple[str, list[str]],
-        rows: list[Any],
-        flats: dict[str, list[dict[str, Any]]],
-    ) -> Sequence[Any]:
-        """The values of a column, those found in objects included. `flats`: the objects of each field, once flat."""
-        top, below = path
-        if not below:
-            return values
-        if top not in flats:
-            objects = (getattr(row, top) for row in rows)
-            flats[top] = [_flatten(found) if isinstance(found, dict) else {} for found in objects]
-        pairs = zip(values, flats[top], strict=True)
-        return [flat.get(below[0]) if value is None else value for value, flat in pairs]
-
-    def _put(self, column: int, values: Sequence[Any]) -> None:
-        block, kind = self._block, self._block.schema.kinds[column]
-        kinds = set(map(type, values))
-        block.put_present(column, True, len(values))
-        if kind in ("categorical", "text"):
-            plain = kinds <= _PLAIN_NAMES
-            names = [value or "" for value in values] if plain else block.converted(column, values, _category, "")
-            (block.put_names if kind == "categorical" else block.put_text)(column, *_strings(names))
-            return
-        try:  # None becomes NaN, an empty cell
-            numbers = np.array(values, np.float64) if kinds <= _PLAIN_NUMBERS else None
-        except OverflowError:  # a whole number of more than 308 digits
-            numbers = None
-        if numbers is None:
-            numbers = np.array(block.converted(column, values, number_of, None), np.float64)
-        block.put_numbers(column, numbers)
+    def _describe(self, chunk: Chunk, progress: Progress) -> str:
+        return self._message or self._block.describe(progress)

@@ -52,10 +52,11 @@ def choose(typingctx, condition, first, second):  # type: ignore[no-untyped-def]
     return first(types.boolean, first, first), codegen
 
 
-def mask_of(characters: Iterable[int], up_to: int | None = None) -> Any:
+def mask_of(characters: Iterable[int], up_to: int | None = None, from_on: int | None = None) -> Any:
     """An intrinsic `mask(buffer, index)`: bit i says whether `buffer[index + i]` is one of the characters.
 
-    With `up_to`, all bytes not above it count too: `up_to=32` is white space and all control characters.
+    With `up_to`, all bytes not above it count too: `up_to=32` is white space and all control characters. With `from_on`,
+    all bytes not below it: `from_on=128` is all that is not ASCII.
     """
     chosen = tuple(characters)
 
@@ -67,6 +68,8 @@ def mask_of(characters: Iterable[int], up_to: int | None = None) -> Any:
             tests = [builder.icmp_unsigned("==", block, ir.Constant(_VECTOR, [c] * LANES)) for c in chosen]
             if up_to is not None:
                 tests.append(builder.icmp_unsigned("<=", block, ir.Constant(_VECTOR, [up_to] * LANES)))
+            if from_on is not None:
+                tests.append(builder.icmp_unsigned(">=", block, ir.Constant(_VECTOR, [from_on] * LANES)))
             found = tests[0]
             for test in tests[1:]:
                 found = builder.or_(found, test)
@@ -74,7 +77,7 @@ def mask_of(characters: Iterable[int], up_to: int | None = None) -> Any:
 
         return types.uint64(buffer, types.uint64), codegen
 
-    operation.__doc__ = f"Which of the 64 bytes from `buffer[index]` on are among {chosen!r} or at most {up_to}."
+    operation.__doc__ = f"Which of the 64 bytes from `buffer[index]` on are among {chosen!r}, at most {up_to} or at least {from_on}."
     return intrinsic(operation)
 
 
