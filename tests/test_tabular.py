@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 
-from lessram.data import arrow, jsonl
+from lessram.data import arrow
 from lessram.data.arrow import ArrowParser, guess_schema
 from lessram.data.column_scale import column_scale
-from lessram.data.csv import CsvOptions, CsvParser
+from lessram.data.csv import CsvParser
 from lessram.data.hashing import hash_names
 from lessram.data.jsonl import JsonParser
 from lessram.data.lines import chunk_of
@@ -422,81 +422,6 @@ def test_bad_tokens_are_refused():
         Tokens(words=False)
 
 
-# ------------------------------------------------------------------ JSON lines
-
-
-def json_parse(text: bytes, schema=SCHEMA, tolerate=10**9, **more):
-    return JsonParser(schema, SLOTS, **more).parse(chunk_of(text, "clicks.jsonl"), tolerate=tolerate)
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b'{"click": 7}', r"found 7 as the label ('click'), expected 0, 1, -1 or +1"),
-        (b'{"click": "yes"}', "found 'yes' as the label ('click'), expected 0, 1, -1 or +1"),
-        (b'{"click": 1, "price": "a"}', "found 'a' in column 'price', expected a finite number"),
-        (b'{"click": 1, "price": 1e99}', "found inf in column 'price', expected a finite number"),
-        (b'{"click": 1, "price": ' + b"9" * 400 + b"}", "found inf in column 'price', expected a finite number"),
-        (b'{"click": 1, "site": [1]}', "found list in column 'site', expected a string, a number, true or false"),
-        (b'{"click": 1, "note": {}}', "found dict in column 'note', expected a string"),
-        (b'{"click": 1, "many": -1}', "found -1 as the weight ('many'), expected a finite number, not negative"),
-        (b"[1]", "found '[1]', expected a JSON object"),
-        (b'{"click": 1', "found '{\"click\": 1', expected a JSON object"),
-        (b'{"click": 1} {"click": 0}', 'found \'{"click": 1} {"click": 0}\', expected a JSON object'),
-        (b'{"click": NaN}', "found '{\"click\": NaN}', expected a JSON object"),
-        (b"\xff\xfe", "expected a JSON object"),
-    ],
-)
-def test_bad_json_lines_are_skipped_and_named(line, message):
-    part = json_parse(b'{"click": 1, "site": "a"}\n\n' + line + b'\n{"click": 0, "site": "b"}\n')
-    assert (part.bad, part.batch.labels.tolist()) == (1, [1, 0])
-    assert part.reports[0].place == "clicks.jsonl:3"
-    assert message in part.reports[0].message
-    stopped = json_parse(b'{"click": 1}\n' + line + b'\n{"click": 0}\n', tolerate=0)
-    assert (stopped.bad, stopped.batch.rows, stopped.stop.line) == (1, 1, 3)
-
-
-def test_fields_of_objects_in_objects():
-    text = b'{"click": 1, "user": {"age": 30, "home": {"city": "rome"}}}\n{"click": 0, "user.age": 5, "user": null}\n'
-    schema = jsonl.guess_schema(chunk_of(text), label="click")
-    assert schema.columns == ("click", "user.age", "user.home.city")
-    part = json_parse(text, schema)
-    assert part.bad == 0
-    assert part.batch.values.tolist() == [30, 1, 5]
-
-
-def test_guesses_skip_bad_lines():
-    assert jsonl.guess_schema(chunk_of(b'oops\n{"a": 1, "b": true}\n{"a": 2.5, "c": null}\n')).kinds == (
-        "numeric",
-        "categorical",
-        "categorical",
-    )
-    with pytest.raises(DataError, match="found no JSON object in the first lines"):
-        jsonl.guess_schema(chunk_of(b"oops\n"))
-
-
-def test_json_lines_come_in_blocks():
-    text = b"".join(b'{"click": %d, "site": "s%d"}\n\n' % (i % 2, i) for i in range(20_000))
-    schema = Schema(columns=("click", "site"), kinds=("label", "categorical"))
-    chunk, parser, place, rows, parts = chunk_of(text), JsonParser(schema, SLOTS), None, [], 0
-    while place != chunk.stop:
-        part = parser.parse(chunk, place)
-        rows, place, parts = rows + rows_of(part.batch), part.stop, parts + 1
-    assert parts == 3
-    assert len(rows) == 20_000
-    csv_rows = b"".join(b"%d,s%d\n" % (i % 2, i) for i in range(20_000))
-    assert rows == rows_of(CsvParser(schema, SLOTS, CsvOptions(header=False)).parse(chunk_of(csv_rows)).batch)
-
-
-@settings(max_examples=300)
-@given(st.lists(st.one_of(st.binary(max_size=30), st.sampled_from(json_text(COLUMNS).splitlines())), max_size=10))
-def test_any_bytes_as_json_lines(lines):
-    text = b"\n".join(lines)
-    part = json_parse(text)
-    kept = [line for line in text.split(b"\n") if line and not line.isspace()]
-    assert part.batch.rows + part.bad + part.unlabelled == len(kept)
-
-
 # ------------------------------------------------------------------ real data
 
 
@@ -515,4 +440,4 @@ def test_criteo_in_every_format(tmp_path):
     assert read(tmp_path / "criteo.parquet", schema) == expected
     assert read(table, schema) == expected
     rows = b"".join(json.dumps(row).encode() + b"\n" for row in table.to_pylist())
-    assert rows_of(json_parse(rows, schema).batch) == expected
+    assert rows_of(JsonParser(schema, SLOTS).parse(chunk_of(rows)).batch) == expected

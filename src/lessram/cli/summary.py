@@ -16,6 +16,9 @@ from lessram.jit import compile_seconds
 from lessram.learning.metrics import Scores
 from lessram.model.spec import Spec
 
+_SHOWN = 8
+"""Columns that a warning names."""
+
 
 class Costed(Protocol):
     """A model, of any kind, with what it costs."""
@@ -94,10 +97,17 @@ def no_example(report: Report, place: str) -> DataError:
 
 
 def warn_of_bad_lines(report: Report) -> None:
-    """Say on stderr what was left out, if something was."""
+    """Say on stderr what was left out or missing, if something was."""
     if report.unlabelled:
         plural = "s" if report.unlabelled > 1 else ""
         typer.echo(f"left out {report.unlabelled:,} example{plural} without a label", err=True)
+    unmet = [name for name, met in report.columns.items() if not met]
+    if unmet:
+        names = ", ".join(map(repr, unmet[:_SHOWN])) + (", ..." if len(unmet) > _SHOWN else "")
+        typer.echo(f"found no value in any row for {len(unmet)} of {len(report.columns)} columns: {names}", err=True)
+    if report.featureless:
+        plural = "s" if report.featureless > 1 else ""
+        typer.echo(f"found {report.featureless:,} row{plural} without a feature, only the intercept", err=True)
     if not report.skipped:
         return
     typer.echo(f"skipped {report.skipped:,} bad line{'s' if report.skipped > 1 else ''}, such as", err=True)

@@ -99,6 +99,7 @@ class ArrowParser:
         self._block = CellBlock(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
         self._dictionaries: dict[int, tuple[Any, NDArray[Any], NDArray[np.bool_]]] = {}
         self._loaded: tuple[Any, int] = (None, -1)
+        self._name = "table"
 
     def parse(
         self, batch: pa.RecordBatch, start: Place | None = None, *, name: str = "table", first: Place | None = None,
@@ -125,6 +126,7 @@ class ArrowParser:
         schema = self._block.schema
         if tuple(batch.schema.names) != schema.columns:
             raise DataError(f"found the columns {batch.schema.names}, expected {list(schema.columns)}", place=name)
+        self._name = name
         self._block.start()
         for i, kind in enumerate(schema.kinds):
             if kind == "ignored":
@@ -176,8 +178,8 @@ class ArrowParser:
         try:
             np.take(hashes, indices, out=self._block.cells.hashes[column, :count])
         except IndexError:
-            name = self._block.schema.columns[column]
-            raise DataError(f"found an index beyond the dictionary in column {name!r}, expected none") from None
+            message = f"found an index beyond the dictionary in column {self._block.schema.columns[column]!r}"
+            raise DataError(f"{message}, expected none", place=self._name) from None
         if empty.any():
             self._block.cells.present[column, :count] &= ~empty[indices]
 

@@ -18,7 +18,7 @@ from lessram.data.hashing import fold_into_slots, hash_names
 from lessram.data.interactions import set_group
 from lessram.data.lines import show
 from lessram.data.parsing import REPORTS, BadLine
-from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, MOST, ParsedPart, Progress, Room, complete
+from lessram.data.rows import DONE, FULL, LARGEST, TOO_LARGE, ParsedPart, Progress, Room, complete
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT, Schema, make_layout, scaled_number
 from lessram.data.source import Place
 from lessram.data.tokens import MARGIN, tokenise
@@ -187,13 +187,24 @@ def numbers_among(values: Iterable[Any]) -> list[float]:
     return numbers
 
 
+def unfit_cell(schema: Schema, column: int, found: str, *, real_labels: bool) -> str:
+    """What is wrong with a value of a column."""
+    name, kind = repr(schema.columns[column]), schema.kinds[column]
+    if kind == "label" and not real_labels:
+        return f"found {found} as the label ({name}), expected 0, 1, -1 or +1"
+    if kind == "weight":
+        return f"found {found} as the weight ({name}), expected a finite number, not negative"
+    expected = {"categorical": "a string, a number, true or false", "text": "a string"}.get(kind, "a finite number")
+    return f"found {found} in column {name}, expected {expected}"
+
+
 class CellBlock:
     """A block of cells that columns are put into one after another, then made into rows. One for each thread."""
 
     def __init__(self, schema: Schema, slots: int, *, labels: str, keep_unlabelled: bool) -> None:
         self.schema = schema
         self.layout, terms, groups = make_layout(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
-        self.room = Room(self.layout.hashes.dtype, terms, groups)
+        self._room = Room(self.layout.hashes.dtype, terms, groups)
         columns, texts = len(schema.columns), "text" in schema.kinds
         self.cells = Cells(
             np.zeros(_STRIDE, np.bool_),
@@ -247,14 +258,7 @@ class CellBlock:
         return made
 
     def _unfit(self, found: str, column: int) -> str:
-        """What is wrong with a value of a column."""
-        name, kind = repr(self.schema.columns[column]), self.schema.kinds[column]
-        if kind == "label" and not self.layout.real_labels:
-            return f"found {found} as the label ({name}), expected 0, 1, -1 or +1"
-        if kind == "weight":
-            return f"found {found} as the weight ({name}), expected a finite number, not negative"
-        expected = {"categorical": "a string, a number, true or false", "text": "a string"}.get(kind, "a finite number")
-        return f"found {found} in column {name}, expected {expected}"
+        return unfit_cell(self.schema, column, found, real_labels=self.layout.real_labels)
 
     def put_text(self, column: int, data: NDArray[np.uint8], offsets: NDArray[Any]) -> None:
         """Text cells, taken apart into tokens."""
@@ -277,10 +281,10 @@ class CellBlock:
 
     def finish(self, count: int, start: int, tolerate: int, name: str, place_of: Callable[[int], Place]) -> ParsedPart:
         """Make rows of the block from row `start` on, as far as one batch goes. `place_of(i)`: where row i stands."""
-        self.room.fit(BLOCK, 4 * BLOCK)
+        self._room.fit(BLOCK, 4 * BLOCK)
         progress, bad, reports = Progress(position=start), 0, list[BadLine]()
         while bad <= tolerate:
-            room = self.room
+            room = self._room
             progress = Progress(*assemble(count, self.layout, self.cells, room.products, room.rows, progress))
             if progress.status == DONE:
                 break
@@ -291,17 +295,14 @@ class CellBlock:
                     break
             bad += 1
             line = place_of(progress.position).line
-            reports[REPORTS - 1 :] = [BadLine(f"{name}:{line}", self.describe(progress))]
+            reports[REPORTS - 1 :] = [BadLine(f"{name}:{line}", self._describe(progress))]
             progress = progress._replace(position=progress.position + 1)
-        batch = self.room.batch(progress.rows, valued=progress.valued, weighted=progress.weighted)
+        batch = self._room.batch(progress.rows, valued=progress.valued, weighted=progress.weighted)
         return ParsedPart(batch, bad, reports, batch.features, place_of(progress.position), progress.unlabelled)
 
-    def describe(self, progress: Progress) -> str:
-        """What is wrong with the row at which the kernel stopped."""
+    def _describe(self, progress: Progress) -> str:
         if progress.status == BROKEN:
             return self._messages[progress.position]
-        if progress.status == FULL:
-            return f"found a row that makes too many products, expected at most {MOST} features in one row"
-        if progress.status == INFINITE:
-            return "found numbers whose products are too large, expected less than 3.4e38"
+        if progress.status in TOO_LARGE:
+            return TOO_LARGE[progress.status]
         return self._unfit(f"{self.cells.values[progress.column, progress.position]:g}", progress.column)

@@ -26,7 +26,7 @@ from lessram.data.column_scale import ROWS as SAMPLE
 from lessram.data.column_scale import with_scales
 from lessram.data.csv_kernel import Dialect, parse_rows, row_end
 from lessram.data.lines import LineParser, line_behind, rest_of_line, show
-from lessram.data.rows import FULL, INFINITE, LONG_NUMBER, MOST, Progress, Room
+from lessram.data.rows import LONG_NUMBER, TOO_LARGE, Progress, Room
 from lessram.data.schema import Schema, make_layout, make_schema
 from lessram.data.source import Chunk
 from lessram.data.tokens import MARGIN
@@ -207,10 +207,8 @@ class CsvParser(LineParser):
             return f"found {progress.column + 1} cells, expected {columns}"
         if status == csv_kernel.MANY_CELLS:
             return f"found more than {columns} cells, expected {columns}"
-        if status == FULL:
-            return f"found a row that makes too many products, expected at most {MOST} features in one row"
-        if status == INFINITE:
-            return "found numbers whose products are too large, expected less than 3.4e38"
+        if status in TOO_LARGE:
+            return TOO_LARGE[status]
         name = repr(self._schema.columns[progress.column])
         rest = rest_of_line(chunk, progress.word)
         if status == csv_kernel.OPEN_QUOTE:

@@ -159,11 +159,14 @@ class Stream:
             "seed": choices.hash_seed,
             "scaled": choices.scale_columns,
         }
-        if self.form.name == "parquet":
-            return self._table().guess_schema(**said)  # type: ignore[no-any-return]
-        if self.form.name == "jsonl":
-            return jsonl.guess_schema(self._first_chunk(), **said)
-        return csv.guess_schema(self._first_chunk(), self.form.csv, **said)
+        try:
+            if self.form.name == "parquet":
+                return self._table().guess_schema(**said)  # type: ignore[no-any-return]
+            if self.form.name == "jsonl":
+                return jsonl.guess_schema(self._first_chunk(), **said)
+            return csv.guess_schema(self._first_chunk(), self.form.csv, **said)
+        except SpecError as error:  # what was said does not go with the columns of the first file
+            raise SpecError(f"{self.paths[0]}: {error}") from None
 
     def _first_chunk(self) -> Chunk:
         chunk = self._chunks.peek()
@@ -204,7 +207,7 @@ class Stream:
 
         assert reading.schema is not None
         table = self._table()
-        schema = reading.schema.arranged(table.arrow_schema.names)
+        schema = reading.schema.arranged(table.arrow_schema.names, self.paths[0])
         return iter(TableReader(table, schema, slots, tolerate=tolerate, start=self._start, **options))
 
     def _maker(self, reading: Reading, slots: int, options: dict[str, Any]) -> Callable[[], Parser]:
@@ -215,9 +218,12 @@ class Stream:
         assert reading.schema is not None
         schema = reading.schema
         if self.form.name == "jsonl":
+            if (chunk := self._chunks.peek()) is not None:
+                jsonl.check_columns(chunk, schema)
             return lambda: jsonl.JsonParser(schema, slots, **options)
         if self._start.line == 1:  # behind its beginning, a file has no header to look at
-            schema = schema.arranged(csv.column_names(self._first_chunk(), self.form.csv))
+            first = self._first_chunk()
+            schema = schema.arranged(csv.column_names(first, self.form.csv), first.name)
         return lambda: csv.CsvParser(schema, slots, self.form.csv, **options)
 
 

@@ -24,14 +24,14 @@ from lessram.data.json_text import (
     NOWHERE,
     OPEN,
     QUOTE,
-    end_of_name,
     behind_blanks,
     behind_colon,
     decode_string,
+    end_of_name,
     json_number,
     mark_string_stops,
 )
-from lessram.data.rows import DONE, FULL, INFINITE, Progress, complete
+from lessram.data.rows import DONE, FULL, Progress, complete
 from lessram.data.scanning import load32, next_mark
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, scaled_number
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
@@ -75,25 +75,26 @@ class Line(NamedTuple):
     stack: NDArray[np.int64]
     """The nodes around the one that is being read."""
     decoded: NDArray[np.uint8]
-    """Strings that do not stand in the text as they are; as large as the text."""
+    """Strings that do not stand in the text as they are; as large as a text and `MARGIN`."""
     tokens: NDArray[np.uint8]
     """Room to take text apart, as large."""
 
     @classmethod
-    def new(cls, columns: int, nodes: int, size: int) -> Line:
-        counts, kinds, numbers = np.zeros((4, columns), np.uint64), np.zeros(columns, np.uint8), np.zeros(columns)
+    def new(cls, columns: int, nodes: int) -> Line:
+        """For so many columns and nodes; the scratch has no room yet."""
+        numbers, places = np.zeros(columns, np.float32), np.zeros((3, columns), np.uint64)
         return cls(
-            np.zeros(1, np.uint64),
-            counts[0],
-            np.zeros(nodes, np.uint64),
-            np.zeros(columns, np.bool_),
-            kinds,
-            counts[1],
-            counts[2],
-            numbers.astype(np.float32),
-            np.zeros(DEPTH, np.int64),
-            np.empty(size, np.uint8),
-            np.empty(size, np.uint8),
+            stamp=np.zeros(1, np.uint64),
+            seen=places[0],
+            entered=np.zeros(nodes, np.uint64),
+            met=np.zeros(columns, np.bool_),
+            kinds=np.zeros(columns, np.uint8),
+            starts=places[1],
+            stops=places[2],
+            numbers=numbers,
+            stack=np.zeros(DEPTH, np.int64),
+            decoded=np.empty(0, np.uint8),
+            tokens=np.empty(0, np.uint8),
         )
 
 
@@ -174,7 +175,7 @@ def _key(text, p, marks, keys, node, line, k):
     return entry, behind_colon(text, stop + _ONE)
 
 
-@inlined
+@kernel
 def _walk(text, p, marks, keys, line, stamp):
     """Note the cells of the object whose brace stands at `p`. Returns its end."""
     node, depth, k = np.int64(TOP), 0, _ZERO
@@ -194,7 +195,7 @@ def _walk(text, p, marks, keys, line, stamp):
         first = text[p]
         if first == QUOTE:
             p, k = _string(text, p, marks, line, column, k)
-        elif first == BEGIN or first == OPEN:
+        elif first in (BEGIN, OPEN):
             if column >= 0 or depth == DEPTH:
                 return NOWHERE
             line.stack[depth] = node
@@ -336,6 +337,12 @@ def _behind_blank_line(text, p):
 
 
 @kernel
+def mark_text(text, size, marks):
+    """Mark where strings may end; `parse_objects` needs the marks of its text."""
+    mark_string_stops(text, _ZERO, np.uint64(size), marks)
+
+
+@kernel
 def parse_objects(text, size, marks, keys, line, layout, products, rows, names, progress):
     """Parse lines up to `size`, behind which stands a newline, until all are done or one is not for this kernel.
 
@@ -344,7 +351,6 @@ def parse_objects(text, size, marks, keys, line, layout, products, rows, names, 
     p, stop = np.uint64(progress.position), np.uint64(size)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     unlabelled, weighted, valued = progress.unlabelled, progress.weighted, progress.valued
-    mark_string_stops(text, p, stop, marks)
     while p < stop:
         start, first, needed, others = p, k, _ZERO, False
         label, weight = np.float32(np.nan), np.float32(1)
@@ -360,7 +366,6 @@ def parse_objects(text, size, marks, keys, line, layout, products, rows, names, 
             trouble, k, needed, others = complete(products, rows, first, k)
         if trouble != DONE:
             counts = (np.int64(start), np.int64(row), np.int64(first), unlabelled, 0, weighted, valued)
-            trouble = UNUSUAL if trouble == INFINITE else trouble
             return Progress(*counts, trouble, np.int64(start), 0, np.int64(needed))
         if np.isnan(label):
             unlabelled += 1

@@ -69,10 +69,10 @@ def _hashed(text, start, length, node, first, last):
 @inlined
 def _same(keys, entry, text, start, length):
     """Whether an entry's key, which begins as it should, is this one to its end."""
-    for i in range(np.uint64(_SHORT), length):
-        if keys.text[keys.starts[entry] + i] != text[start + i]:
-            return False
-    return True
+    i, own = np.uint64(_SHORT), keys.starts[entry]
+    while i < length and keys.text[own + i] == text[start + i]:
+        i += _ONE
+    return i >= length
 
 
 @inlined
@@ -119,6 +119,11 @@ def _steps(path: str) -> Iterator[tuple[str, str, str]]:
             yield path[: point + 1], path[point + 1 : end], path[:end]
 
 
+def _child(nodes: dict[str, int], key: str, path: str) -> int:
+    """The node of an object at a path; at the top, a key with a point in it is the name of a column and no more."""
+    return NONE if path == key and "." in key else nodes.get(f"{path}.", NONE)
+
+
 def make_keys(columns: Sequence[tuple[int, str]]) -> Keys:
     """The keys of columns, given by number and path."""
     numbers = {path: number for number, path in columns}
@@ -136,7 +141,9 @@ def make_keys(columns: Sequence[tuple[int, str]]) -> Keys:
         np.cumsum(lengths) - lengths,
         np.frombuffer(bytearray(b"".join(keys) + bytes(MARGIN)), np.uint8),
         np.array([numbers.get(path, NONE) for _, _, path in steps], np.int64),
-        np.array([NONE if path == key and "." in key else nodes.get(f"{path}.", NONE) for _, key, path in steps], np.int64),
+        np.array(
+            [NONE if path == key and "." in key else nodes.get(f"{path}.", NONE) for _, key, path in steps], np.int64
+        ),
     )
     _fill(made)
     return made

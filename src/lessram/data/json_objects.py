@@ -1,38 +1,36 @@
-"""Lines of JSON by a decoder of all JSON, as a block of cells: what the kernel leaves to it, right or wrong.
+"""Lines of JSON by a decoder of all JSON: what the kernel leaves to it, right or wrong.
 
-It reads every line, and is the only one with words for those that are bad. The kernel must give the same rows wherever
-it gives any, and is tested against this.
+It reads every line, and alone has words for those that are bad. A good one it writes anew in the plainest form, every
+cell a string under the name of its column, so that the same kernel makes the features of all lines.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from lessram.data.cells import CellBlock, Unfit, number_of
+from lessram.data.cells import Unfit, number_of, unfit_cell
 from lessram.data.lines import show
+from lessram.data.schema import Kind, Schema
 from lessram.data.source import Chunk
 
 _PIECE = 1 << 14
-_PLAIN_NAMES = {str, type(None)}
-_PLAIN_NUMBERS = {int, float, bool, type(None)}
+_INFINITE = (2 - 2.0**-24) * 2.0**127
+"""From here on, numbers are infinite in float32."""
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What the decoder raises for a line that is no JSON."""
 
 
-def lines_from(chunk: Chunk, start: int, most: int) -> tuple[list[bytes], list[int]]:
-    """Up to `most` lines that are not blank, and where each begins; then the end of the last."""
-    lines: list[bytes] = []
-    starts: list[int] = []
+def lines_from(chunk: Chunk, start: int) -> Iterator[tuple[int, bytes]]:
+    """The lines from a position on that are not blank: where each begins, and its text."""
     text, base, position = b"", start, 0
-    while base + position < chunk.size and len(lines) < most:
+    while base + position < chunk.size:
         end = text.find(b"\n", position)
         if end < 0 and base + len(text) < chunk.size:  # the line is not whole: take more of the text
             size = max(_PIECE, 2 * (len(text) - position))
@@ -42,10 +40,8 @@ def lines_from(chunk: Chunk, start: int, most: int) -> tuple[list[bytes], list[i
         end = len(text) if end < 0 else end
         line = text[position:end]
         if line and not line.isspace():
-            lines.append(line)
-            starts.append(base + position)
+            yield base + position, line
         position = end + 1
-    return lines, [*starts, min(base + position, chunk.size)]
 
 
 def flatten(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -73,86 +69,85 @@ def _category(value: Any) -> str:
     raise Unfit(type(value).__name__)
 
 
-def _strings(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of strings, one behind the other, and where each begins."""
-    joined = "".join(names)
-    lengths = map(len, names) if joined.isascii() else (len(name.encode()) for name in names)
-    offsets = np.zeros(len(names) + 1, np.int64)
-    np.cumsum(np.fromiter(lengths, np.int64, len(names)), out=offsets[1:])
-    return np.frombuffer(bytearray(joined.encode()), np.uint8), offsets
+class BadRow(Exception):
+    """What is wrong with a line, and what was expected."""
 
 
 class JsonObjects:
-    """Puts lines into a block of cells."""
+    """Decodes lines one by one."""
 
-    def __init__(self, block: CellBlock) -> None:
-        schema = block.schema
-        self._block = block
+    def __init__(self, schema: Schema, *, real_labels: bool) -> None:
+        self._schema, self._real_labels = schema, real_labels
         used = [(i, name) for i, name in enumerate(schema.columns) if schema.kinds[i] != "ignored"]
         paths = {name: name.split(".", 1) for _, name in used}
         tops = list(dict.fromkeys(itertools.chain.from_iterable([name, path[0]] for name, path in paths.items())))
         fields = {top: f"f{i}" for i, top in enumerate(tops)}
         names = {field: top for top, field in fields.items()}
         row = msgspec.defstruct("Row", [(field, Any, None) for field in names], rename=names)
+        self._encode = msgspec.json.Encoder().encode
         self._decoder = msgspec.json.Decoder(row)  # what has no column is skipped, not built
-        self._columns = [(i, fields[name], (fields[paths[name][0]], paths[name][1:])) for i, name in used]
+        self._columns = [(i, schema.kinds[i]) for i, _ in used]
+        self._keys = [self._encode(name) + b":" for _, name in used]
+        self._inside = [(k, fields[path[0]], path[1]) for k, path in enumerate(paths.values()) if len(path) > 1]
         # one getter for all, with one more field so that it always gives a tuple
-        self._fields = operator.attrgetter(*(field for _, field, _ in self._columns), "__class__")
+        self._fields = operator.attrgetter(*(fields[name] for _, name in used), "__class__")
 
-    def put(self, lines: list[bytes]) -> None:
-        """Begin a new block with these lines as its rows, at most as many as a block has."""
-        self._block.start()
-        rows = self._decode(lines)
-        if rows and self._columns:
-            columns = zip(*map(self._fields, rows), strict=True)
-            flats: dict[str, list[dict[str, Any]]] = {}
-            for (i, _, path), values in zip(self._columns, columns, strict=False):
-                self._put(i, self._column(values, path, rows, flats))
+    def rewritten(self, line: bytes) -> bytes:
+        """The line as the kernel reads it without fail; raises `BadRow`."""
+        cells = zip(self._keys, self.cells(line), strict=True)
+        present = [key + self._encode(str(cell)) for key, cell in cells if cell is not None]
+        return b"{" + b",".join(present) + b"}\n"
 
-    def _decode(self, lines: list[bytes]) -> list[Any]:
-        """The objects of the lines; an empty one, and a message, for those that are none."""
+    def cells(self, line: bytes) -> list[str | float | None]:
+        """The cells of the columns that are not ignored: names, numbers, None for empty ones; raises `BadRow`."""
         try:
-            return [self._decoder.decode(line) for line in lines]
-        except UNDECODABLE:
-            rows = []
-        for i, line in enumerate(lines):
+            row = self._decoder.decode(line)
+        except UNDECODABLE as error:
+            raise BadRow(f"found {show(line.strip())}, expected a JSON object ({error})") from None
+        cells = list(self._fields(row)[:-1])
+        flats: dict[str, dict[str, Any]] = {}
+        for k, top, below in self._inside:
+            if cells[k] is None:
+                if top not in flats:
+                    found = getattr(row, top)
+                    flats[top] = flatten(found) if isinstance(found, dict) else {}
+                cells[k] = flats[top].get(below)
+        return self._checked(cells)
+
+    def _checked(self, cells: list[Any]) -> list[str | float | None]:
+        """The cells by the kinds of their columns. Of several that will not do, one that is of no use at all is named
+        before one that is out of range."""
+        made: list[str | float | None] = []
+        unfit = wrong = ""
+        for (column, kind), cell in zip(self._columns, cells, strict=True):
+            value: str | float | None = None
             try:
-                rows.append(self._decoder.decode(line))
-            except UNDECODABLE as error:
-                self._block.put_broken(i, f"found {show(line.strip())}, expected a JSON object ({error})")
-                rows.append(self._decoder.decode(b"{}"))
-        return rows
+                if cell is None or cell == "":
+                    pass
+                elif kind in ("categorical", "text"):
+                    value = _category(cell)
+                else:
+                    value = number_of(cell)
+                    if not self._fits(value, kind):
+                        wrong = wrong or self._unfit(_shown(value), column)
+            except Unfit as error:
+                unfit = self._unfit(str(error), column)
+            made.append(value)
+        if unfit or wrong:
+            raise BadRow(unfit or wrong)
+        return made
 
-    def _column(
-        self,
-        values: tuple[Any, ...],
-        path: tuple[str, list[str]],
-        rows: list[Any],
-        flats: dict[str, list[dict[str, Any]]],
-    ) -> Sequence[Any]:
-        """The values of a column, those found in objects included. `flats`: the objects of each field, once flat."""
-        top, below = path
-        if not below:
-            return values
-        if top not in flats:
-            objects = (getattr(row, top) for row in rows)
-            flats[top] = [flatten(found) if isinstance(found, dict) else {} for found in objects]
-        pairs = zip(values, flats[top], strict=True)
-        return [flat.get(below[0]) if value is None else value for value, flat in pairs]
+    def _unfit(self, found: str, column: int) -> str:
+        return unfit_cell(self._schema, column, found, real_labels=self._real_labels)
 
-    def _put(self, column: int, values: Sequence[Any]) -> None:
-        block, kind = self._block, self._block.schema.kinds[column]
-        kinds = set(map(type, values))
-        block.put_present(column, True, len(values))
-        if kind in ("categorical", "text"):
-            plain = kinds <= _PLAIN_NAMES
-            names = [value or "" for value in values] if plain else block.converted(column, values, _category, "")
-            (block.put_names if kind == "categorical" else block.put_text)(column, *_strings(names))
-            return
-        try:  # None becomes NaN, an empty cell
-            numbers = np.array(values, np.float64) if kinds <= _PLAIN_NUMBERS else None
-        except OverflowError:  # a whole number of more than 308 digits
-            numbers = None
-        if numbers is None:
-            numbers = np.array(block.converted(column, values, number_of, None), np.float64)
-        block.put_numbers(column, numbers)
+    def _fits(self, number: float, kind: Kind) -> bool:
+        if not abs(number) < _INFINITE:
+            return False
+        if kind == "label":
+            return self._real_labels or bool(np.float32(number) in (0, 1, -1))
+        return kind != "weight" or bool(np.float32(number) >= 0)
+
+
+def _shown(number: float) -> str:
+    with np.errstate(over="ignore"):
+        return f"{np.float32(number):g}"

@@ -10,7 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from lessram.data.scanning import marking, mask_of, next_mark
-from lessram.data.text import DECIDED, MINUS, POINT, SPACE, any_number, digit_run, first_digits, load_digits, short_number
+from lessram.data.text import (
+    DECIDED,
+    MINUS,
+    POINT,
+    SPACE,
+    any_number,
+    digit_run,
+    first_digits,
+    load_digits,
+    short_number,
+)
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import load_word, store_word, trailing_zeros
 
@@ -18,7 +28,7 @@ NOWHERE = np.uint64(0)
 QUOTE, BACKSLASH, COLON, COMMA, OPEN, CLOSE, BEGIN, END = (np.uint8(ord(c)) for c in '"\\:,[]{}')
 
 _ONE, _TWO, _EIGHT = np.uint64(1), np.uint64(2), np.uint64(8)
-_TAB, _RETURN, _NUL, _ZERO_DIGIT, _U, _T, _F = (np.uint8(ord(c)) for c in "\t\r\0" "0utf")
+_TAB, _RETURN, _NUL, _ZERO_DIGIT, _U, _T, _F = (np.uint8(ord(c)) for c in "\t\r\x000utf")
 _NUMBER_ENDS = np.zeros(256, np.bool_)
 _NUMBER_ENDS[list(b",]} \t\r\n")] = True
 _number_stops = mask_of(b",]}", up_to=32)

@@ -16,24 +16,33 @@ category and written as Python would not; a string with escapes as a number; mor
 
 from __future__ import annotations
 
+import bisect
+import functools
 import itertools
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from lessram.data.cells import BLOCK, CellBlock, assemble, numbers_among
+from lessram.data.cells import numbers_among
 from lessram.data.column_scale import ROWS as SAMPLE
 from lessram.data.column_scale import with_scales
-from lessram.data.json_kernel import UNUSUAL, Line, parse_objects
+from lessram.data.json_kernel import UNUSUAL, Line, mark_text, parse_objects
 from lessram.data.json_keys import make_keys
-from lessram.data.json_objects import UNDECODABLE, JsonObjects, flatten, lines_from
-from lessram.data.lines import LineParser
-from lessram.data.rows import DONE, ParsedPart, Progress
-from lessram.data.schema import Kind, Schema, make_schema
+from lessram.data.json_objects import UNDECODABLE, BadRow, JsonObjects, flatten, lines_from
+from lessram.data.lines import LineParser, chunk_of
+from lessram.data.rows import DONE, TOO_LARGE, ParsedPart, Progress, Room
+from lessram.data.scanning import room_for_marks
+from lessram.data.schema import Kind, Schema, make_layout, make_schema
 from lessram.data.source import Chunk, Place
 from lessram.data.tokens import MARGIN
 from lessram.errors import DataError
+
+_SHOWN = 8
+_TOGETHER = 1024
+"""Lines that are rewritten at once, at most."""
 
 
 def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schema:
@@ -42,13 +51,14 @@ def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schem
     The columns are the fields of the first lines. One that is not said to be anything is numeric if all of its
     values are numbers, and categorical if not. `scaled`: with scales of numeric columns.
     """
-    rows = _first_rows(chunk)
+    rows = list(_first_rows(chunk))
     if not rows:
         raise DataError("found no JSON object in the first lines, expected one a line", place=chunk.name)
     found = dict.fromkeys(itertools.chain.from_iterable(rows))
     objects = {path[:i] for path in found for i, letter in enumerate(path) if letter == "."}
     names = [path for path in found if path not in objects]  # an object that is null here has fields there
 
+    @functools.cache
     def values(name: str) -> list[Any]:
         return [row[name] for row in rows if row.get(name) is not None]
 
@@ -63,16 +73,35 @@ def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schem
     return with_scales(schema, {name: numbers_among(values(name)) for name in numeric})
 
 
-def _first_rows(chunk: Chunk) -> list[dict[str, Any]]:
+def _first_rows(chunk: Chunk) -> Iterator[dict[str, Any]]:
     """The fields of the first lines, by their paths."""
-    rows = []
     decoder = msgspec.json.Decoder(dict[str, Any])
-    for line in lines_from(chunk, 0, SAMPLE)[0]:
+    for _, line in itertools.islice(lines_from(chunk, 0), SAMPLE):
         try:
-            rows.append(flatten(decoder.decode(line)))
+            yield flatten(decoder.decode(line))
         except UNDECODABLE:
             continue  # a bad line; it will be reported when it is parsed
-    return rows
+
+
+def check_columns(chunk: Chunk, schema: Schema) -> None:
+    """Refuse lines that are not for a model: not one of its columns occurs in the first of them.
+
+    A field may be missing from a line, so that no single column must occur; what never occurs is told at the end.
+    """
+    found: dict[str, Any] = {}
+    for row in _first_rows(chunk):
+        if any(name in row for name in schema.features):
+            return
+        found |= row
+    if found and schema.features:
+        expected = f"expected some of {_shortened(schema.features)}"
+        message = f"found none of the model's columns in the first rows but {_shortened(found)}, {expected}"
+        raise DataError(message, place=chunk.name)
+
+
+def _shortened(names: Collection[str]) -> str:
+    shown = ", ".join(repr(name) for name in itertools.islice(names, _SHOWN))
+    return shown if len(names) <= _SHOWN else f"{shown}, ..."
 
 
 class JsonParser(LineParser):
@@ -86,68 +115,64 @@ class JsonParser(LineParser):
     """
 
     def __init__(self, schema: Schema, slots: int, *, labels: str = "binary", keep_unlabelled: bool = False) -> None:
-        self._block = CellBlock(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
-        self._objects = JsonObjects(self._block)
+        self._layout, terms, groups = make_layout(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
+        self._objects = JsonObjects(schema, real_labels=self._layout.real_labels)
         used = [(i, name) for i, name in enumerate(schema.columns) if schema.kinds[i] != "ignored"]
         self._keys = make_keys(used)
-        self._line = Line.new(len(schema.columns), self._keys.node_count, 0)
-        self._most = 1  # lines that are decoded at once
-        self._starts, self._ahead = list[int](), dict[int, int]()  # the lines that are: where they begin; their rows
+        self._line = Line.new(len(schema.columns), self._keys.node_count)
+        self._marked = False  # the chunk that is being parsed
+        self._most = 1  # lines that are rewritten at once
         self._message = ""
-        super().__init__(self._block.room)
+        super().__init__(Room(self._layout.hashes.dtype, terms, groups))
 
     def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
         """As every parser of lines."""
-        if len(self._line.decoded) < chunk.size + MARGIN:
-            room = np.empty((2, chunk.size + MARGIN), np.uint8)
-            self._line = self._line._replace(decoded=room[0], tokens=room[1])
-        self._most, self._ahead = 1, {}  # whatever came before, this chunk is parsed in the same steps
-        return super().parse(chunk, start, tolerate=tolerate)
+        self._marked, self._most = False, 1  # whatever came before, this chunk is parsed in the same steps
+        return super().parse(chunk, start, tolerate=tolerate)._replace(met=self._line.met)
 
     def _step(self, chunk: Chunk, progress: Progress) -> Progress:
-        """Run the kernel; lines that it leaves alone are decoded: one, and more where many of them come together."""
+        """Run the kernel; lines that it leaves alone are rewritten: one, or more where many of them come together."""
+        if not self._marked:
+            mark_text(chunk.text, chunk.size, self._room.marks)
+            self._marked = True
         while True:
-            if progress.position not in self._ahead:
-                before, progress = progress.rows, self._run_kernel(chunk, progress)
-                if progress.status != UNUSUAL:
-                    return progress
-                few = progress.rows - before < self._most
-                self._most = min(2 * self._most, BLOCK) if few else max(self._most // 2, 1)
-                self._decode(chunk, progress.position)
-            progress = self._assemble(progress)
+            before, progress = progress.rows, self._run_kernel(chunk, self._room.marks, progress)
+            if progress.status != UNUSUAL:
+                return progress
+            few = progress.rows - before < self._most
+            self._most = min(2 * self._most, _TOGETHER) if few else max(self._most // 2, 1)
+            progress = self._rewrite(chunk, progress)
             if progress.status != DONE:
                 return progress
 
-    def _run_kernel(self, chunk: Chunk, progress: Progress) -> Progress:
-        room, layout, self._message = self._room, self._block.layout, ""
-        return Progress(
-            *parse_objects(
-                chunk.text,
-                chunk.size,
-                room.marks,
-                self._keys,
-                self._line,
-                layout,
-                room.products,
-                room.rows,
-                room.names,
-                progress,
-            )
-        )
+    def _run_kernel(self, chunk: Chunk, marks: NDArray[np.uint64], progress: Progress) -> Progress:
+        if len(self._line.decoded) < chunk.size + MARGIN:
+            scratch = np.empty((2, chunk.size + MARGIN), np.uint8)
+            self._line = self._line._replace(decoded=scratch[0], tokens=scratch[1])
+        room, keys, layout = self._room, self._keys, self._layout
+        places = (chunk.text, chunk.size, marks, keys, self._line, layout)
+        return Progress(*parse_objects(*places, room.products, room.rows, room.names, progress))
 
-    def _decode(self, chunk: Chunk, position: int) -> None:
-        """Decode the next lines into the block."""
-        lines, self._starts = lines_from(chunk, position, self._most)
-        self._ahead = {start: row for row, start in enumerate(self._starts[:-1])}
-        self._objects.put(lines)
-
-    def _assemble(self, progress: Progress) -> Progress:
-        """Make rows of the lines that are decoded."""
-        block, room = self._block, self._room
-        made = progress._replace(position=self._ahead[progress.position], status=DONE)
-        made = Progress(*assemble(len(self._ahead), block.layout, block.cells, room.products, room.rows, made))
-        self._message = block.describe(made) if made.status != DONE else ""
-        return made._replace(position=self._starts[made.position])
+    def _rewrite(self, chunk: Chunk, progress: Progress) -> Progress:
+        """Have the kernel read the next lines as the decoder writes them, up to one that is bad."""
+        starts, written = list[int](), list[bytes]()
+        for start, line in itertools.islice(lines_from(chunk, progress.position), self._most):
+            try:
+                written.append(self._objects.rewritten(line))
+            except BadRow as error:
+                if not written:
+                    self._message = str(error)
+                    return progress
+                break
+            starts.append(start)
+            behind = start + len(line) + 1
+        text = chunk_of(b"".join(written))
+        marks = room_for_marks(text.size)
+        mark_text(text.text, text.size, marks)
+        made = self._run_kernel(text, marks, progress._replace(position=0))
+        assert made.status != UNUSUAL
+        done = bisect.bisect(list(itertools.accumulate(map(len, written))), made.position)
+        return made._replace(position=[*starts, behind][done])
 
     def _describe(self, chunk: Chunk, progress: Progress) -> str:
-        return self._message or self._block.describe(progress)
+        return TOO_LARGE.get(progress.status, self._message)

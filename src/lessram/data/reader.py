@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache
@@ -14,6 +15,7 @@ from lessram.data.formats import Choices, Form, Reading, Stream, TableStream
 from lessram.data.parsing import BadLine
 from lessram.data.pipeline import Parts
 from lessram.data.rows import ParsedPart
+from lessram.data.schema import Schema
 from lessram.data.source import Place
 from lessram.errors import DataError, SpecError, TooManyErrors
 
@@ -47,6 +49,10 @@ class Report:
         """Examples without a label, which were left out."""
         self.messages: list[str] = []
         """The first few bad lines: place, what was found, what was expected."""
+        self.columns: dict[str, bool] = {}
+        """Of JSON lines, in which columns may be missing: whether each that features are made of had a value."""
+        self.featureless = 0
+        """Rows of JSON lines that gave no feature."""
 
     def add(self, bad: int, reports: list[BadLine], hashed: int, unlabelled: int) -> None:
         """Account for one part; parts come in order. Raises when there are too many bad lines."""
@@ -63,6 +69,14 @@ class Report:
             if self.max_errors == 0:
                 raise DataError(message, place=place)
             raise TooManyErrors(f"{message}; {self.skipped} bad lines, {self.max_errors} allowed", place=place)
+
+    def look_at_columns(self, schema: Schema, part: ParsedPart) -> None:
+        """Account for what is missing from the rows of JSON lines."""
+        if part.met is None or not part.batch.rows:
+            return
+        met = dict(zip(schema.columns, part.met.tolist(), strict=True))
+        self.columns = {name: met[name] or self.columns.get(name, False) for name in schema.features}
+        self.featureless += int(np.count_nonzero(np.diff(part.batch.indptr) == 0))
 
     def left(self) -> int:
         """How many more bad lines are allowed."""
@@ -94,6 +108,7 @@ class BatchReader:
         self.reader = msgspec.to_builtins(reading)
         """How features become slots: keep it as `model.reader`, and the model's files know it."""
         self.position = start or Position()
+        self._schema, self._keeps_unlabelled = reading.schema, keep_unlabelled
         tolerate = self.report.left
         cached = cache.parts(self.position, tolerate=tolerate, threads=threads) if cache else None
         self._parts: Iterable[ParsedPart] = cached or stream.parts(
@@ -139,7 +154,9 @@ class BatchReader:
 
     def _account(self, part: ParsedPart) -> None:
         report, place = self.report, part.stop
-        report.add(part.bad, part.reports, part.hashed, part.unlabelled)
+        report.add(part.bad, part.reports, part.hashed, 0 if self._keeps_unlabelled else part.unlabelled)
+        if self._schema is not None:
+            report.look_at_columns(self._schema, part)
         self.position = Position(
             place.source, place.offset, place.line, report.skipped, report.hashed, report.unlabelled
         )

@@ -30,6 +30,12 @@ MOST = 1 << 26
 """Features that one row may have."""
 
 
+TOO_LARGE = {
+    FULL: f"found a row that makes too many products, expected at most {MOST} features in one row",
+    INFINITE: "found numbers whose products are too large, expected less than 3.4e38",
+}
+"""What is wrong with rows of tables whose products do not fit."""
+
 LARGEST = np.finfo(np.float32).max
 """The largest value that a feature may have."""
 
@@ -111,6 +117,8 @@ class ParsedPart(NamedTuple):
     """Examples without a label; they are left out, unless the parser was told to keep them."""
     based: int = 0
     """Examples with a base, which is read and left out."""
+    met: NDArray[np.bool_] | None = None
+    """Of JSON lines, where a column may be missing: which ones this parser has found a value for, so far."""
 
 
 class Room:

@@ -55,8 +55,8 @@ def choose(typingctx, condition, first, second):  # type: ignore[no-untyped-def]
 def mask_of(characters: Iterable[int], up_to: int | None = None, from_on: int | None = None) -> Any:
     """An intrinsic `mask(buffer, index)`: bit i says whether `buffer[index + i]` is one of the characters.
 
-    With `up_to`, all bytes not above it count too: `up_to=32` is white space and all control characters. With `from_on`,
-    all bytes not below it: `from_on=128` is all that is not ASCII.
+    With `up_to`, all bytes not above it count too: `up_to=32` is white space and all control characters. With
+    `from_on`, all bytes not below it: `from_on=128` is all that is not ASCII.
     """
     chosen = tuple(characters)
 
@@ -77,7 +77,9 @@ def mask_of(characters: Iterable[int], up_to: int | None = None, from_on: int | 
 
         return types.uint64(buffer, types.uint64), codegen
 
-    operation.__doc__ = f"Which of the 64 bytes from `buffer[index]` on are among {chosen!r}, at most {up_to} or at least {from_on}."
+    operation.__doc__ = (
+        f"Which of the 64 bytes from `buffer[index]` on are among {chosen!r}, at most {up_to} or at least {from_on}."
+    )
     return intrinsic(operation)
 
 

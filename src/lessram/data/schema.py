@@ -42,6 +42,8 @@ _CODES = {
     "weight": WEIGHT,
 }
 
+MISSING_COLUMN = "the table must have the columns that the model was trained on, {!r} is missing"
+
 _GRAMS = b"\0characters"
 """Under this name within a column, so that the gram `cat` is another feature than the word `cat`."""
 
@@ -133,10 +135,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         chosen = ("categorical", "numeric", "text")
         return tuple(name for name, kind in zip(self.columns, self.kinds, strict=True) if kind in chosen)
 
-    def arranged(self, columns: Sequence[str]) -> Schema:
+    def arranged(self, columns: Sequence[str], place: str = "") -> Schema:
         """The same meaning for a table with its columns in another order; columns unknown here are ignored.
 
-        The label and the weight may be missing, for that is how tables to be predicted come; no feature may.
+        The label and the weight may be missing, for that is how tables to be predicted come; no feature may. `place`:
+        the name of the table, for the message.
 
         >>> schema = Schema(columns=("click", "site", "hour"), kinds=("label", "categorical", "numeric"))
         >>> schema.arranged(["hour", "id", "site"]).kinds
@@ -148,7 +151,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         """
         for name in self.features:
             if name not in columns:
-                raise SpecError(f"the table must have the columns that the model was trained on, {name!r} is missing")
+                raise SpecError(f"{place and f'{place}: '}{MISSING_COLUMN.format(name)}")
         known = dict(zip(self.columns, self.kinds, strict=True))
         kinds: tuple[Kind, ...] = tuple(known.get(name, "ignored") for name in columns)
         return msgspec.structs.replace(self, columns=tuple(columns), kinds=kinds)

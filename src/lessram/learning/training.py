@@ -18,6 +18,7 @@ from lessram.data.cache import Cache, DamagedCache, Key
 from lessram.data.formats import COMPRESSED, Form, Reading, Stream
 from lessram.data.reader import BatchReader, Position, Report
 from lessram.data.remote import is_url
+from lessram.data.schema import MISSING_COLUMN
 from lessram.data.shuffle import Shuffler
 from lessram.data.source import STDIN, Identity, identify
 from lessram.errors import DataError, FileFormatError, SpecError
@@ -97,7 +98,7 @@ class Training:
         auto_range: bool = False,
     ) -> None:
         if model.reader and reading_of(model) != plan.reading:
-            raise SpecError(_difference(reading_of(model), plan.reading))
+            raise SpecError(_difference(reading_of(model), plan.reading, plan.sources[0].path))
         model.reader = msgspec.to_builtins(plan.reading)
         self._stream = stream
         self.model = model
@@ -288,8 +289,8 @@ def as_before(reading: Reading, model: Model) -> Reading:
     return msgspec.structs.replace(reading, schema=msgspec.structs.replace(reading.schema, scales=before.scales))
 
 
-def _difference(before: Reading, now: Reading) -> str:
-    """What is not as it was when a model was trained, in a sentence."""
+def _difference(before: Reading, now: Reading, place: str) -> str:
+    """What is not as it was when a model was trained, in a sentence. `place`: where the new data begin."""
     if before.kind != now.kind:
         return f"the model was trained on {before.kind}, got {now.kind}"
     was, found = before.schema, now.schema
@@ -298,7 +299,7 @@ def _difference(before: Reading, now: Reading) -> str:
         return f"the model was trained with another {' and '.join(changed)}: leave the options out, it knows them"
     for name in was.columns:
         if name not in found.columns:
-            return f"the table must have the columns that the model was trained on, {name!r} is missing"
+            return f"{place}: {MISSING_COLUMN.format(name)}"
         if was.of(name) != found.of(name):
             return f"column {name!r} is {found.of(name)} here and was {was.of(name)}: leave it to the model (-i)"
     return "columns, tokens or interactions differ from those that the model was trained with: leave them to the model"
