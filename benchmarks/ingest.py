@@ -33,6 +33,7 @@ from text_files import (
     KINDS,
     Kind,
     criteo_csv,
+    criteo_json,
     criteo_parquet,
     svmlight_ones,
     svmlight_sorted,
@@ -55,6 +56,7 @@ PARSE_TARGETS = {
     "svmlight, rcv1": ("MB/s", 1000.0),
     "VW, words": ("MB/s", 500.0),
     "CSV, Criteo": ("MB/s", 250.0),
+    "JSON lines, Criteo": ("MB/s", 250.0),
     "Parquet, 26 categories": ("rows/s", 1e6),
 }
 TRAIN_TARGETS = {"svmlight, idx:1": 20.0, "svmlight, tf-idf": 20.0, "VW, words": 10.0}
@@ -92,9 +94,8 @@ def read_all(path: Path, label: str | None) -> tuple[int, int]:
 def parse_files(folder: Path, quick: bool) -> Iterator[tuple[str, Path, str | None]]:
     for kind in KINDS:
         path = folder / f"{KINDS.index(kind)}{kind.ending}"
-        slow = kind.ending == ".jsonl"
-        wide = kind.ending == ".parquet"
-        kind.write(path, (10_000 if quick else 40_000) * (1 if slow else 5 if wide else 2))
+        short = kind.ending == ".parquet"
+        kind.write(path, (10_000 if quick else 40_000) * (5 if short else 2))
         yield kind.name, path, kind.label
     rcv1 = DATA / "rcv1_15k.svm.bz2"
     if rcv1.exists():
@@ -145,9 +146,9 @@ class Run:
 class OurRun(Run):
     """lessram over a file: parse, predict, score, learn. Everything but the empty table is inside the time."""
 
-    def __init__(self, path: Path, threads: int, **choices: Any) -> None:
+    def __init__(self, path: Path, threads: int, label: str | None = None, **choices: Any) -> None:
         super().__init__()
-        self._path, self._threads = path, threads
+        self._path, self._threads, self._label = path, threads, label
         self._spec = Spec.paper(**{"slots": 1 << TABLE_BITS, **choices})
 
     def run(self) -> None:
@@ -155,7 +156,9 @@ class OurRun(Run):
         start, cpu = time.perf_counter(), time.process_time()
         sources = plan_sources([str(self._path)])
         stream = Stream([source.path for source in sources], Form(name="auto"))
-        plan = Plan(sources=sources, form=stream.form, reading=stream.decide(Choices()), threads=self._threads)
+        plan = Plan(
+            sources=sources, form=stream.form, reading=stream.decide(Choices(label=self._label)), threads=self._threads
+        )
         training = Training(self.model, plan, stream=stream)
         for _ in training.run():
             pass
@@ -180,11 +183,13 @@ class VwRun(Run):
 
 
 def train_kinds() -> list[tuple[Kind, Any]]:
-    """What lessram reads, and who writes the same features for Vowpal Wabbit."""
+    """What lessram reads, and who writes the same features for Vowpal Wabbit, if somebody does."""
     return [
         (Kind("svmlight, idx:1", ".svm", svmlight_ones), vw_numbers),
         (Kind("svmlight, tf-idf", ".svm", svmlight_values), vw_values),
-        (Kind("VW, words", ".vw", vw_words), None),
+        (Kind("VW, words", ".vw", vw_words), vw_words),
+        (Kind("CSV, Criteo", ".csv", criteo_csv, "label"), None),
+        (Kind("JSON lines, Criteo", ".jsonl", criteo_json, "label"), None),
     ]
 
 
@@ -193,28 +198,30 @@ def train_section(chosen: argparse.Namespace, folder: Path) -> Iterator[dict[str
     for number, (kind, twin) in enumerate(train_kinds()):
         path = folder / f"train{number}{kind.ending}"
         kind.write(path, rows)
-        theirs = path if twin is None else folder / f"train{number}.vw"
-        if twin is not None:
+        theirs = folder / f"vw{number}.vw" if twin else None
+        if theirs:
             twin(theirs, rows)
-        found = measure_training(kind.name, path, theirs, rows, chosen.rounds, folder)
+        found = measure_training(kind, path, theirs, rows, chosen.rounds)
         show_training(found)
         yield found
 
 
-def measure_training(name: str, path: Path, theirs: Path, rows: int, rounds: int, folder: Path) -> dict[str, Any]:
+def measure_training(kind: Kind, path: Path, theirs: Path | None, rows: int, rounds: int) -> dict[str, Any]:
     better = {"weights": "q3.12", "rates": "squares8", "step_rule": "", "alpha": 0.35}
-    ours = {ONE: OurRun(path, 1), TWO: OurRun(path, 2)} | {
-        "q3.12+squares8, 1 thread": OurRun(path, 1, **better),
-        "q3.12+squares8, 2 threads": OurRun(path, 2, **better),
+    ours = {ONE: OurRun(path, 1, kind.label), TWO: OurRun(path, 2, kind.label)} | {
+        "q3.12+squares8, 1 thread": OurRun(path, 1, kind.label, **better),
+        "q3.12+squares8, 2 threads": OurRun(path, 2, kind.label, **better),
     }
-    peers = {title: VwRun(theirs, flags, folder) for title, flags in VW_OPTIONS.items() if vowpal.AVAILABLE}
+    peers: dict[str, VwRun] = {}
+    if theirs and vowpal.AVAILABLE:
+        peers = {title: VwRun(theirs, flags, path.parent) for title, flags in VW_OPTIONS.items()}
     runs: dict[str, Run] = {**ours, **peers}
     race([Contender(title, run.run) for title, run in runs.items()], rounds, clock="wall")  # type: ignore[attr-defined]
     (one, two, third, fourth) = (run.digest() for run in ours.values())
-    assert one == two, f"{name}: one thread and two gave different models"
-    assert third == fourth, f"{name}: one thread and two gave different models"
+    assert one == two, f"{kind.name}: one thread and two gave different models"
+    assert third == fourth, f"{kind.name}: one thread and two gave different models"
     return {
-        "name": name,
+        "name": kind.name,
         "rows": rows,
         "features": ours[ONE].features,
         "best": {title: run.best for title, run in runs.items()},
@@ -234,7 +241,7 @@ def show_training(found: dict[str, Any]) -> None:
         table.add_row(title, f"{found['rows'] / best['seconds']:,.0f}", speed, f"{millions / best['cpu']:.1f}")
     console.print(table)
     goals = [("two threads over one (same bytes)", found["two_threads_over_one"], TWO_THREADS_TARGET)]
-    if not found["over_vw"]:
+    if not vowpal.AVAILABLE:
         console.print("[yellow]vowpalwabbit is not installed: no comparison with it[/]")
     for title, ratio in found["over_vw"].items():
         goals.append((f"two threads over {title}", ratio, TRAIN_TARGETS[found["name"]] if "sgd" in title else 0.0))
@@ -286,6 +293,7 @@ def repeat_groups(small: Path, large: Path, copies: int) -> None:
 MEMORY_KINDS: list[tuple[Kind, int, Callable[[Path, Path, int], None]]] = [
     (Kind("svmlight", ".svm", svmlight_ones), 60_000, repeat_lines),
     (Kind("CSV", ".csv", criteo_csv, "label"), 75_000, repeat_lines),
+    (Kind("JSON lines", ".jsonl", criteo_json, "label"), 34_000, repeat_lines),
     (Kind("Parquet", ".parquet", criteo_parquet, "label"), 380_000, repeat_groups),
 ]
 """Files of about 20 MB, and who repeats them."""

@@ -170,7 +170,8 @@ def test_going_on_with_data_of_another_kind(place: Path) -> None:
     for words, message in {
         "data.svm -i table": "the model was trained on a table, got svmlight data",
         "a.csv -i model --label click": "the model was trained on svmlight text, got a table",
-        "c.csv -i table": "c.csv: the table must have the columns that the model was trained on, 'hour' is missing",
+        "c.csv -i table": f"{place / 'c.csv'}: the table must have the columns that the model was trained on, "
+        "'hour' is missing",
         "a.csv -i table --label click --categorical hour": "column 'hour' is categorical here and was numeric: "
         "leave it to the model (-i)",
         "data.svm -i model --hash all": "the model was trained with another hash: leave the options out, it knows them",

@@ -62,16 +62,17 @@ def behind_colon(text, p):
 
 
 @inlined
-def _is_digit(c):
+def is_digit(c):
+    """Whether a byte is a digit."""
     return np.uint64(c) - np.uint64(48) <= np.uint64(9)
 
 
 @inlined
 def _digits_follow(text, p):
     """Whether there are digits behind the point of a number whose digits begin at `p`, if it has one."""
-    while _is_digit(text[p]):
+    while is_digit(text[p]):
         p += _ONE
-    return text[p] != POINT or _is_digit(text[p + _ONE])
+    return text[p] != POINT or is_digit(text[p + _ONE])
 
 
 @kernel
@@ -79,7 +80,7 @@ def _other_number(text, p):
     """Any number as JSON allows it: no leading zeros, no plus, digits on both sides of a point."""
     stop = p + trailing_zeros(_number_stops(text, p))
     first = p + np.uint64(text[p] == MINUS)
-    if not _is_digit(text[first]) or (text[first] == _ZERO_DIGIT and _is_digit(text[first + _ONE])):
+    if not is_digit(text[first]) or (text[first] == _ZERO_DIGIT and is_digit(text[first + _ONE])):
         return np.float32(0), NOWHERE
     value, good = short_number(text, p, stop)
     if good and text[stop - _ONE] != POINT:
@@ -213,7 +214,7 @@ def end_of_name(text, start, stop):
         return stop
     first = start + np.uint64(text[start] == MINUS)
     p = first
-    while _is_digit(text[p]):
+    while is_digit(text[p]):
         p += _ONE
     if p == stop:
         negative_zero = first > start and text[first] == _ZERO_DIGIT
@@ -222,7 +223,7 @@ def end_of_name(text, start, stop):
     if text[p] != POINT or stop - first > np.uint64(16):
         return NOWHERE
     p += _ONE
-    while _is_digit(text[p]):
+    while is_digit(text[p]):
         p += _ONE
     if p != stop:
         return NOWHERE

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.hashing import MARGIN, hash_name
+from lessram.data.json_text import NOWHERE, is_digit, json_number
 from lessram.data.parsing import hashed_slot
 from lessram.data.scanning import LANES, mask_of
-from lessram.data.text import DECIDED, MINUS, POINT, any_number, short_number, short_whole
+from lessram.data.text import short_whole
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import load_word, store_word, trailing_zeros
 
 UNUSUAL = -1
-NOWHERE = np.uint64(0)
 
 LONGEST = 1024
 """Bytes of a name and the string that is part of it."""
@@ -79,11 +79,6 @@ def _behind_colon(text, p):
 
 
 @inlined
-def _is_digit(c):
-    return np.uint64(c) - np.uint64(48) <= np.uint64(9)
-
-
-@inlined
 def _string_end(text, p):
     """The quote behind a string from `p` on."""
     found = _string_stops(text, p)
@@ -106,36 +101,13 @@ def _whole(text, start, stop):
 
 
 @inlined
-def _digits_follow(text, p):
-    """Whether there are digits behind the point of a number whose digits begin at `p`, if it has one."""
-    while _is_digit(text[p]):
-        p += _ONE
-    return text[p] != POINT or _is_digit(text[p + _ONE])
-
-
-@inlined
-def _number(text, p):
-    """The number at `p` as JSON allows it, and its end."""
-    stop = p + trailing_zeros(_number_stops(text, p))
-    first = p + np.uint64(text[p] == MINUS)
-    if not _is_digit(text[first]) or (text[first] == np.uint8(48) and _is_digit(text[first + _ONE])):
-        return np.float32(0), NOWHERE
-    value, good = short_number(text, p, stop)
-    if good and text[stop - _ONE] != POINT:
-        return value, stop
-    value, end, state = any_number(text, p)
-    good = state == DECIDED and end == stop and _digits_follow(text, first)
-    return value, (stop if good else NOWHERE)
-
-
-@inlined
 def _number_or_truth(text, p):
     word = load_word(text, p)
     if word & _FOUR_BYTES == _TRUE:
         return np.float32(1), p + np.uint64(4)
     if word & _FIVE_BYTES == _FALSE:
         return np.float32(0), p + np.uint64(5)
-    return _number(text, p)
+    return json_number(text, p)
 
 
 @inlined
@@ -167,7 +139,7 @@ def _values(text, p, columns, first, last):
     k = kept = first
     p = _behind_blanks(text, p + _ONE)
     while k < last:
-        value, p = _number(text, p)
+        value, p = json_number(text, p)
         if p == NOWHERE:
             return NOWHERE, kept
         columns.slots[kept] = columns.slots[k]
@@ -245,13 +217,13 @@ def _joined_slot(text, name, end, value, stop, rules, seed, scratch):
 @inlined
 def _slot(text, name, end, hashed, rules):
     """The slot of a name whose value is a number, and whether it is known."""
-    if not _is_digit(text[name]) or name == end:
+    if not is_digit(text[name]) or name == end:
         return np.uint64(hashed) % rules.slots, True
     index, good = _whole(text, name, end)
     if good:
         return (hashed_slot(index, rules) if index >= rules.direct else index), True
     p = name
-    while _is_digit(text[p]):
+    while is_digit(text[p]):
         p += _ONE
     return np.uint64(hashed) % rules.slots, p != end
 
