@@ -313,18 +313,15 @@ def _features(text, line, stamp, layout, products, rows, names, k):
 @inlined
 def _line(text, p, marks, keys, line, layout, products, rows, names, k):
     """The line at `p`. Returns what is wrong, where the next line begins, the new `k`, label and weight."""
-    nothing = np.float32(np.nan), np.float32(1)
     stamp = line.stamp[0] + _ONE
     line.stamp[0] = stamp
     p = behind_blanks(text, p)
     end = _walk(text, p, marks, keys, line, stamp) if text[p] == BEGIN else NOWHERE
-    if end == NOWHERE:
-        return UNUSUAL, p, k, nothing[0], nothing[1]
-    end = behind_blanks(text, end)
-    if text[end] != NEWLINE:
-        return UNUSUAL, p, k, nothing[0], nothing[1]
+    last = behind_blanks(text, end)
+    if end == NOWHERE or text[last] != NEWLINE:
+        return UNUSUAL, p, k, np.float32(np.nan), np.float32(1)
     trouble, k, label, weight = _features(text, line, stamp, layout, products, rows, names, k)
-    return trouble, end + _ONE, k, label, weight
+    return trouble, last + _ONE, k, label, weight
 
 
 @inlined

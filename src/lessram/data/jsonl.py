@@ -156,7 +156,7 @@ class JsonParser(LineParser):
 
     def _rewrite(self, chunk: Chunk, progress: Progress) -> Progress:
         """Have the kernel read the next lines as the decoder writes them, up to one that is bad."""
-        starts, written = list[int](), list[bytes]()
+        starts, written, behind = list[int](), list[bytes](), chunk.size
         for start, line in itertools.islice(lines_from(chunk, progress.position), self._most):
             try:
                 written.append(self._objects.rewritten(line))
