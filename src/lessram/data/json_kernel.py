@@ -227,12 +227,17 @@ def _number(text, line, column):
     """The number of a cell that is not empty, and whether it is one for sure."""
     kind, start, stop = line.kinds[column], line.starts[column], line.stops[column]
     if kind == np.uint8(NUMBER):
-        value = line.numbers[column]
-        return value, value != np.float32(0) or text[start] != MINUS  # a decoder may drop the sign of a zero
+        return line.numbers[column], True
     if kind == np.uint8(DECODED):
         return np.float32(0), False
     value, trouble = cell_number(text, start, stop)
     return value, trouble == DONE
+
+
+@inlined
+def _keeps_sign(text, line, column, value):
+    """False for the number -0, of which a decoder may drop the sign."""
+    return value != np.float32(0) or line.kinds[column] != np.uint8(NUMBER) or text[line.starts[column]] != MINUS
 
 
 @inlined
@@ -299,10 +304,10 @@ def _features(text, line, stamp, layout, products, rows, names, k):
                 k += np.uint64(rows.values[k] != np.float32(0))
             elif kind == np.uint8(LABEL):
                 label = value if layout.real_labels else max(value, np.float32(0))
-                sure &= is_label(value, layout)
+                sure &= is_label(value, layout) and _keeps_sign(text, line, column, value)
             else:
                 weight = value
-                sure &= value >= np.float32(0)
+                sure &= value >= np.float32(0) and _keeps_sign(text, line, column, value)
         if not sure:
             return UNUSUAL, before, label, weight
         for i in range(before, k):

@@ -10,9 +10,9 @@ expected, a label that is none: each makes a bad line.
 
 A kernel reads nearly all lines: any order of keys, blanks, escapes, UTF-8, objects and lists within each other. The
 decoder of `json_objects.py`, some thirty times slower, reads bad lines and those with one of these: a key that occurs
-twice; a number that is too large, or closer to the middle between two float32 than 19 digits tell; a label of -0; a
-number that is a category and written as Python would not; a number in a string with escapes; text that is not UTF-8 in
-a field without a column; more than 32 objects and lists within each other.
+twice; a number that is too large, or closer to the middle between two float32 than 19 digits tell; a label or weight of
+-0; a number that is a category and written as Python would not; a number in a string with escapes; text that is not
+UTF-8 in a field without a column; more than 32 objects and lists within each other.
 """
 
 from __future__ import annotations
