@@ -10,6 +10,7 @@ More than two classes are learned one against the rest, each in a table of its o
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from lessram.data.formats import Reading
 from lessram.data.matrix import Matrix
 from lessram.data.targets import codes_of
 from lessram.errors import DataError
+from lessram.estimators.class_weights import refuse_balanced, with_class_weights
 from lessram.estimators.coefficients import coefficient_row
 from lessram.estimators.inputs import checked_matrix, checked_weights
 from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
@@ -83,6 +85,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         Whether to learn a constant term.
     scale : {"rms", "none"}, default="rms"
         Whether values are divided by the running root mean square of all values.
+    class_weight : dict or "balanced", default=None
+        What a row counts by its class, times its `sample_weight`: {class: weight}, 1 for a class that is not named.
+        "balanced": all classes weigh alike in `fit`, total / (classes * total of the class). Of more than two classes,
+        each model sees the weights of all rows. Probabilities become those of data with such shares of classes: where
+        they should stay true, leave this out and move the threshold.
     passes : int, default=None
         How often `fit` goes over the data. None: once if there are 20,000 rows or more, else as often as it takes to
         learn from so many, at most 100 times. `partial_fit` always learns from each row once.
@@ -134,6 +141,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         radius: float | None = None,
         fit_intercept: bool = True,
         scale: str = "rms",
+        class_weight: Mapping[Any, float] | str | None = None,
         passes: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
@@ -151,6 +159,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         self.radius = radius
         self.fit_intercept = fit_intercept
         self.scale = scale
+        self.class_weight = class_weight
         self.passes = passes
         self.random_state = random_state
 
@@ -160,6 +169,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         weights = checked_weights(sample_weight, len(codes))
+        weights = with_class_weights(self.class_weight, weights, codes, classes)
         if weights is not None and not weights.any():
             raise DataError("found zero as every sample_weight, expected at least one row to learn from")
         passes = passes_of(self, len(codes))
@@ -176,13 +186,15 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     ) -> LogisticRegression:
         """Learn from each row of X once, going on from what was learned before.
 
-        The first call needs `classes`, all labels that will ever come. Parameters are read at the first call only.
+        The first call needs `classes`, all labels that will ever come. Parameters are read at the first call only, save
+        `class_weight`, which must be a dict here.
         """
+        refuse_balanced(self.class_weight)
         first = not self.__sklearn_is_fitted__()
         X, y = validate_data(self, X, y, reset=first, **_ANY_NUMBERS)
         labels = self._classes(classes)
         codes = codes_of(y, labels)
-        weights = checked_weights(sample_weight, len(codes))
+        weights = with_class_weights(self.class_weight, checked_weights(sample_weight, len(codes)), codes, labels)
         matrix = checked_matrix(X, slots_of(self) if first else self.models_[0].spec.slots)
         if first:
             self._begin(labels)
