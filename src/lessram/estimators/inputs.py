@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Real
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,50 @@ from sklearn.utils import check_array
 
 from lessram.data.matrix import Matrix
 from lessram.errors import DataError
+
+_SHOWN = 5  # columns that a message names
+
+
+@contextmanager
+def advising_on_columns(X: Any) -> Iterator[None]:
+    """Where a data frame is refused, and some of its columns hold text or dates: tell what to do with them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        found = _without_numbers(X)
+        if not found:
+            raise
+        names, (first, value) = list(found), next(iter(found.items()))
+        listed = f"[{', '.join(map(repr, names[:_SHOWN]))}{', ...' if len(names) > _SHOWN else ''}]"
+        raise DataError(
+            f"{shorten(str(error), 200)}\nfound {value!r} in column {first!r}, expected numbers in every column of X. "
+            f"Encode such columns with scikit-learn:\n"
+            f"  make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), {listed}), "
+            "remainder=StandardScaler()), LogisticRegression()).fit(X, y)\n"
+            "or let lessram hash them, in constant memory: lessram.read_batches(frame, slots=2**18, label=...) and "
+            "lessram.Learner (docs/tutorial.md, From Python)"
+        ) from error
+
+
+def _without_numbers(X: Any) -> dict[str, Any]:
+    """The columns of a frame that hold text or dates, each with the first such value."""
+    found = {}
+    for name in X.columns if hasattr(X, "columns") and hasattr(X, "dtypes") else ():
+        values = np.ravel(np.asarray(X[name], dtype=object))
+        strange = next((value for value in values if _is_no_number(value)), None)
+        if strange is not None:
+            found[name] = strange if isinstance(strange, str) else str(strange)
+    return found
+
+
+def _is_no_number(value: Any) -> bool:
+    if not isinstance(value, str | bytes):
+        return isinstance(value, datetime.date)
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def checked_matrix(X: Any, slots: int) -> Matrix:

@@ -30,7 +30,7 @@ from lessram.data.targets import codes_of
 from lessram.errors import DataError
 from lessram.estimators.class_weights import refuse_balanced, with_class_weights
 from lessram.estimators.coefficients import coefficient_row
-from lessram.estimators.inputs import checked_matrix, checked_weights
+from lessram.estimators.inputs import advising_on_columns, checked_matrix, checked_weights
 from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
 from lessram.learning import auto_choice
 from lessram.learning.learner import Learner
@@ -165,7 +165,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LogisticRegression:
         """Learn from nothing; `passes` times over the rows of X with labels y."""
-        X, y = validate_data(self, X, y, **_ANY_NUMBERS)
+        with advising_on_columns(X):
+            X, y = validate_data(self, X, y, **_ANY_NUMBERS)
+            matrix = checked_matrix(X, slots_of(self))
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         weights = checked_weights(sample_weight, len(codes))
@@ -173,7 +175,6 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         if weights is not None and not weights.any():
             raise DataError("found zero as every sample_weight, expected at least one row to learn from")
         passes = passes_of(self, len(codes))
-        matrix = checked_matrix(X, slots_of(self))
         self._begin(classes)
         if any(automatic(self).values()):
             self._choose(auto_choice.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
@@ -191,11 +192,12 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         """
         refuse_balanced(self.class_weight)
         first = not self.__sklearn_is_fitted__()
-        X, y = validate_data(self, X, y, reset=first, **_ANY_NUMBERS)
+        with advising_on_columns(X):
+            X, y = validate_data(self, X, y, reset=first, **_ANY_NUMBERS)
+            matrix = checked_matrix(X, slots_of(self) if first else self.models_[0].spec.slots)
         labels = self._classes(classes)
         codes = codes_of(y, labels)
         weights = with_class_weights(self.class_weight, checked_weights(sample_weight, len(codes)), codes, labels)
-        matrix = checked_matrix(X, slots_of(self) if first else self.models_[0].spec.slots)
         if first:
             self._begin(labels)
         self._learn(matrix, codes, weights, passes=1)
@@ -307,8 +309,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _margins(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **_ANY_NUMBERS)
-        matrix = checked_matrix(X, self.models_[0].spec.slots)
+        with advising_on_columns(X):
+            X = validate_data(self, X, reset=False, **_ANY_NUMBERS)
+            matrix = checked_matrix(X, self.models_[0].spec.slots)
         margins = np.empty((matrix.rows, len(self._learners)))
         for rows, batch in matrix.pieces():
             for k, learner in enumerate(self._learners):
