@@ -20,10 +20,11 @@ from typer.testing import CliRunner
 from lessram.cli.main import app
 from lessram.data.batch import Batch
 from lessram.data.formats import Choices, Form, Reading, Stream
+from lessram.data.predicting import read_to_predict
 from lessram.data.reader import BatchReader, read_batches
 from lessram.errors import DataError, SpecError
 from lessram.learning.learner import Learner
-from lessram.learning.training import Plan, Training, open_reader, plan_sources
+from lessram.learning.training import Plan, Training, plan_sources, reading_of
 from lessram.model.model import Model
 from lessram.model.spec import Spec
 
@@ -179,7 +180,7 @@ def trained(tmp_path: Path, form: str, data: bytes | None = None, **choices: obj
 def margins(model: Model, path: Path, **choices: object) -> list[float]:
     found: list[float] = []
     learner = Learner(model)
-    for batch, _ in open_reader([str(path)], model, AUTO, predicting=True, **choices):
+    for batch, _ in read_to_predict(Stream([str(path)], AUTO), reading_of(model), model.spec.slots, **choices):
         found += learner.predict(batch, trusted=True).tolist()
     return found
 

@@ -13,9 +13,7 @@ from typer.testing import CliRunner
 
 from lessram import FileFormatError, Model, SpecError
 from lessram.cli.main import app
-from lessram.data.formats import Form
 from lessram.learning.learner import Learner
-from lessram.learning.training import open_reader
 from lessram.model.vw_model import CONSTANT, import_vw
 
 HEADER = """Version 9.11.9
@@ -64,9 +62,7 @@ def run_vw(*arguments: object) -> None:
 
 
 def predict(model: Model, path: Path) -> np.ndarray:
-    learner = Learner(model)
-    reader = open_reader([str(path)], model, Form(name="vw"), predicting=True)
-    return np.concatenate([learner.predict(batch, trusted=True) for batch, _ in reader])
+    return Learner(model).predict(path)
 
 
 @pytest.mark.parametrize(

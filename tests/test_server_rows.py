@@ -16,8 +16,9 @@ from lessram.data.matrix import Matrix
 from lessram.data.schema import Schema
 from lessram.data.vw import VwOptions
 from lessram.errors import DataError
+from lessram.numerics.loss import probabilities
 from lessram.serving.server.forms import Form
-from lessram.serving.server.loaded import probabilities, probability
+from lessram.serving.server.loaded import probability
 from lessram.serving.server.rows import row_reader
 from lessram.serving.server.vw_rows import vw_line
 

@@ -22,6 +22,7 @@ _PLACES = {
     "Spec": "lessram.model.spec",
     "SpecError": "lessram.errors",
     "merge": "lessram.model.merging",
+    "predict": "lessram.prediction",
     "read_batches": "lessram.data.reader",
 }
 
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "load",
     "merge",
+    "predict",
     "read_batches",
     "save",
 ]
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from lessram.model.merging import merge
     from lessram.model.model import Model
     from lessram.model.spec import Spec
+    from lessram.prediction import predict
     from lessram.serving.predictor import Predictor
 
 

@@ -34,12 +34,12 @@ def evaluate(
       lessram evaluate clicks.lessram tomorrow.svm.zst
       lessram evaluate clicks.lessram holdout/ --json
     """
-    from lessram.cli.opened import open_model
     from lessram.cli.progress import Progress
     from lessram.cli.summary import Stopwatch, figures, no_example, show
     from lessram.data.formats import Form
     from lessram.learning import progressive
     from lessram.learning.training import open_reader
+    from lessram.prediction import open_model
 
     opened = open_model(model)
     form = Form(name=format, delimiter=delimiter, header=header)
@@ -54,4 +54,4 @@ def evaluate(
         progress.close()
     if scores is None:
         raise no_example(reader.report, ", ".join(data))
-    show(figures(opened, scores, reader.report, watch.seconds, scores), reader.report, json)
+    show(figures(opened, scores, reader.report, watch.elapsed, scores), reader.report, json)

@@ -35,7 +35,7 @@ def export(
     """
     import msgspec
 
-    from lessram.cli.opened import open_file
+    from lessram.prediction import open_file
     from lessram.serving.export import export as write
 
     check_outputs(output)

@@ -43,9 +43,9 @@ def _print(entries: dict[str, Any], indent: str) -> None:
 
 def account_of(path: Path) -> dict[str, Any]:
     """Every figure of a model file; a served one also has its grid and what was measured when it was made."""
-    from lessram.cli.opened import open_file
     from lessram.model.ledger import account
     from lessram.model.model import Model
+    from lessram.prediction import open_file
 
     model = open_file(path)
     if isinstance(model, Model):

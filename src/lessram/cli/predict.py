@@ -35,11 +35,12 @@ def predict(
       lessram predict clicks.lessram today.svm > probabilities.txt
       zcat today.svm.gz | lessram predict clicks.lessram - --margins
     """
-    from lessram.cli.opened import open_model
     from lessram.cli.summary import warn_of_bad_lines
-    from lessram.data.formats import Form
+    from lessram.data.formats import Form, Stream
+    from lessram.data.predicting import read_to_predict
     from lessram.data.source import expand
-    from lessram.learning.training import open_reader
+    from lessram.learning.training import reading_of
+    from lessram.prediction import open_model
 
     if output is not None and not is_device(output):
         check_outputs(output)
@@ -47,8 +48,12 @@ def predict(
     opened = open_model(model)
     loss = opened.spec.loss
     form = Form(name=format, delimiter=delimiter, header=header)
-    reader = open_reader(
-        data, opened.model, form, max_errors=max_errors, threads=thread_count(threads), predicting=True
+    reader = read_to_predict(
+        Stream(data, form),
+        reading_of(opened.model),
+        opened.spec.slots,
+        max_errors=max_errors,
+        threads=thread_count(threads),
     )
     with _target(output) as target:
         for batch, _ in reader:
@@ -57,15 +62,13 @@ def predict(
 
 
 def _lines(found, loss: str, margins: bool, json: bool):  # type: ignore[no-untyped-def]
-    import numpy as np
+    from lessram.numerics.loss import probabilities
 
-    with np.errstate(over="ignore"):
-        probabilities = 1.0 / (1.0 + np.exp(-found))
-    has_probabilities = loss == "logistic"
+    likely = probabilities(found) if loss == "logistic" else None
     if json:
-        pairs = zip(found.tolist(), probabilities.tolist(), strict=True)
-        return (f'{{"margin":{z!r},"probability":{repr(p) if has_probabilities else "null"}}}\n' for z, p in pairs)
-    chosen = probabilities if has_probabilities and not margins else found
+        pairs = zip(found.tolist(), ["null"] * len(found) if likely is None else likely.tolist(), strict=True)
+        return (f'{{"margin":{z!r},"probability":{p}}}\n' for z, p in pairs)
+    chosen = found if margins or likely is None else likely
     return (f"{value:.9g}\n" for value in chosen.tolist())
 
 

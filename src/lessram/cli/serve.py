@@ -64,8 +64,8 @@ def serve(
 
 def open_model(path: str, hot_bytes: int = 0) -> Predicts:
     """A model of either kind, as the server takes it: mapped, its checksums compared by whoever asked for that."""
-    from lessram.cli.opened import kind_of
     from lessram.model.model import Model
+    from lessram.prediction import kind_of
     from lessram.serving.predictor import Predictor
     from lessram.serving.served import SERVED
 

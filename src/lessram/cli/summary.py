@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import typer
@@ -31,24 +31,35 @@ class Costed(Protocol):
     def table_bytes(self) -> int: ...
 
 
+class Elapsed(NamedTuple):
+    """Wall time, and the part of it in which kernels were compiled."""
+
+    seconds: float
+    compiling: float
+
+
 class Stopwatch:
     """Wall time, from when it is made."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter()
+        self._start, self._compiled_before = time.perf_counter(), compile_seconds()
+
+    @property
+    def elapsed(self) -> Elapsed:
+        seconds = self.seconds
+        return Elapsed(seconds, min(compile_seconds() - self._compiled_before, seconds))
 
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self._start
 
 
-def figures(model: Costed, scores: Scores, report: Report, seconds: float, worked: Scores) -> dict[str, Any]:
+def figures(model: Costed, scores: Scores, report: Report, elapsed: Elapsed, worked: Scores) -> dict[str, Any]:
     """Every figure of a run; these keys are stable. `worked` are the scores of this process alone.
 
     Speeds leave out the time in which kernels were compiled, which a machine spends once.
     """
-    compiling = min(compile_seconds(), seconds)
-    working = max(seconds - compiling, 1e-9)
+    working = max(elapsed.seconds - elapsed.compiling, 1e-9)
     return {
         "examples": scores.examples,
         "skipped": report.skipped,
@@ -65,8 +76,8 @@ def figures(model: Costed, scores: Scores, report: Report, seconds: float, worke
         "bits_per_slot": model.bits_per_slot,
         "table_bytes": model.table_bytes,
         "peak_rss_bytes": peak_rss_bytes(),
-        "seconds": seconds,
-        "compile_seconds": compiling,
+        "seconds": elapsed.seconds,
+        "compile_seconds": elapsed.compiling,
         "examples_per_second": worked.examples / working,
         "features_per_second": worked.features / working,
     }

@@ -329,7 +329,7 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
         progress.close()
         for note in training.notes:
             typer.echo(note, err=True)
-    seconds = watch.seconds
+    elapsed = watch.elapsed
     if model.examples == 0:
         raise no_example(training.report, training.plan.sources[0].path)
     if training.plan.shuffle:
@@ -339,7 +339,7 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
         )
     model.save(output)
     scores = training.scores.since(baseline)
-    values = figures(model, scores, training.report, seconds, training.scores.since(before))
+    values = figures(model, scores, training.report, elapsed, training.scores.since(before))
     values["saturated"] = saturated(model)
     if hint := hint_at_range(model.spec, values["saturated"]):
         typer.echo(hint, err=True)

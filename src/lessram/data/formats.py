@@ -207,7 +207,7 @@ class Stream:
 
         assert reading.schema is not None
         table = self._table()
-        schema = reading.schema.arranged(table.arrow_schema.names, self.paths[0])
+        schema = _arranged(reading.schema, table.arrow_schema.names, self.paths[0], options)
         return iter(TableReader(table, schema, slots, tolerate=tolerate, start=self._start, **options))
 
     def _maker(self, reading: Reading, slots: int, options: dict[str, Any]) -> Callable[[], Parser]:
@@ -223,18 +223,24 @@ class Stream:
             return lambda: jsonl.JsonParser(schema, slots, **options)
         if self._start.line == 1:  # behind its beginning, a file has no header to look at
             first = self._first_chunk()
-            schema = schema.arranged(csv.column_names(first, self.form.csv), first.name)
+            schema = _arranged(schema, csv.column_names(first, self.form.csv), first.name, options)
         return lambda: csv.CsvParser(schema, slots, self.form.csv, **options)
+
+
+def _arranged(schema: Schema, columns: Sequence[str], place: str, options: dict[str, Any]) -> Schema:
+    if schema.label not in columns and not options["keep_unlabelled"]:
+        raise SpecError(f"{place}: the table must have the label, {schema.label!r} is missing")
+    return schema.arranged(columns, place)
 
 
 class TableStream(Stream):
     """A table in memory, or a stream of Arrow, in the place of files."""
 
-    def __init__(self, data: Any, start: Place | None = None) -> None:
+    def __init__(self, data: Any, start: Place | None = None, *, columns: Sequence[str] | None = None) -> None:
         from lessram.data.tabular import open_table
 
         self.paths, self.form, self._start = ["table"], Form(name="parquet"), start or Place()
-        self._source = open_table(data)
+        self._source = open_table(data, columns=columns)
 
     def _table(self) -> Any:
         return self._source

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from lessram.data.parsing import BadLine
 from lessram.data.pipeline import Parts
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
-from lessram.data.source import Place
+from lessram.data.source import Place, as_paths
 from lessram.errors import DataError, SpecError, TooManyErrors
 
 MESSAGES = 10  # bad lines that the report quotes
@@ -154,7 +153,8 @@ class BatchReader:
 
     def _account(self, part: ParsedPart) -> None:
         report, place = self.report, part.stop
-        report.add(part.bad, part.reports, part.hashed, 0 if self._keeps_unlabelled else part.unlabelled)
+        left_out = 0 if self._keeps_unlabelled else part.unlabelled
+        report.add(part.bad, part.reports, part.hashed, left_out)
         if self._schema is not None:
             report.look_at_columns(self._schema, part)
         self.position = Position(
@@ -176,6 +176,7 @@ def read_batches(
     format: str = "auto",
     label: str | None = None,
     choices: Choices | None = None,
+    reader: Mapping[str, Any] | None = None,
     hash: str = "auto",
     hash_seed: int = 0,
     labels: str = "binary",
@@ -187,8 +188,9 @@ def read_batches(
 
     `sources`: one path or several; or Arrow, a frame of Polars or pandas, a relation of DuckDB, or what else speaks
     Arrow. Tables need the `label`, the column to be predicted; `choices` say more about columns and namespaces, in the
-    place of `label` and `hash`. `hash`: "auto" takes numbers below the number of slots as they are and hashes
-    everything else, "all" hashes every id, "none" makes a larger id an error. `labels`: "binary" or "real".
+    place of `label` and `hash`; `reader=model.reader` reads as a model was trained to read, with its label, columns and
+    scales: for further data of the same kind. `hash`: "auto" takes numbers below the number of slots as they are and
+    hashes everything else, "all" hashes every id, "none" makes a larger id an error. `labels`: "binary" or "real".
     `max_errors` bad lines are skipped and counted; one more raises `TooManyErrors`, and with 0 the first `DataError`.
 
     Iterate over the result for (batch, position) pairs; its `report` has the number of `skipped` lines, the first
@@ -200,9 +202,10 @@ def read_batches(
     >>> [batch.rows for batch, _ in read_batches(table, slots=2**18, label="click")]
     [3]
     """
-    if isinstance(sources, (str, os.PathLike)):
-        sources = [sources]
-    paths = isinstance(sources, Sequence) and all(isinstance(source, (str, os.PathLike)) for source in sources)
-    stream = Stream(sources, Form(name=format), start) if paths else TableStream(sources, start)
-    reading = stream.decide(choices or Choices(hash=hash, hash_seed=hash_seed, label=label))
+    paths = as_paths(sources)
+    stream = TableStream(sources, start) if paths is None else Stream(paths, Form(name=format), start)
+    if reader is not None:
+        reading = msgspec.convert(reader, Reading)
+    else:
+        reading = stream.decide(choices or Choices(hash=hash, hash_seed=hash_seed, label=label))
     return BatchReader(stream, reading, slots=slots, labels=labels, max_errors=max_errors, start=start, threads=threads)

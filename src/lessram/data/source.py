@@ -69,6 +69,15 @@ class Chunk(NamedTuple):
     """Where the line behind the last one stands."""
 
 
+def as_paths(sources: Any) -> list[str] | None:
+    """A path as a list of one, a list of paths as it is; None for whatever is neither."""
+    if isinstance(sources, (str, os.PathLike)):
+        return [os.fspath(sources)]
+    if isinstance(sources, Sequence) and all(isinstance(path, (str, os.PathLike)) for path in sources):
+        return [os.fspath(path) for path in sources]
+    return None
+
+
 def expand(sources: Sequence[str]) -> list[str]:
     """The files that paths, globs and directories stand for, each in sorted order; `-` stays as it is.
 

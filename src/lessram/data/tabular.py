@@ -89,6 +89,12 @@ def used(schema: Schema) -> Schema:
     return schema.arranged(kept)
 
 
+def _check_present(columns: Sequence[str], schema: pa.Schema, name: str) -> None:
+    missing = [column for column in columns if column not in schema.names]
+    if missing:
+        raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=name)
+
+
 class _File:
     """A Parquet or Arrow file."""
 
@@ -117,9 +123,7 @@ class _File:
 
     def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         with _Blaming(self.name):
-            missing = [name for name in columns if name not in self.schema.names]
-            if missing:
-                raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=self.name)
+            _check_present(columns, self.schema, self.name)
             if not self._parquet:
                 file = self._arrow_file()
                 for i in range(file.num_record_batches):
@@ -167,9 +171,7 @@ class _Memory:
         self._read = False
 
     def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
-        missing = [name for name in columns if name not in self.schema.names]
-        if missing:
-            raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=self.name)
+        _check_present(columns, self.schema, self.name)
         if self._stream and self._read:
             raise DataError("found a stream that has been read, expected a table or another stream", place=self.name)
         self._read = True
@@ -193,11 +195,32 @@ class _Memory:
                 yield batch
 
 
-def open_table(data: Any, *, name: str = "table") -> TableSource:
+class _Objects:
+    """A pandas frame with columns of Python objects, which Arrow must copy: some rows at a time."""
+
+    def __init__(self, frame: Any, name: str, columns: Sequence[Any]) -> None:
+        self.name, self._frame = name, frame
+        one_by_one = (_from_pandas(frame, [column]).schema.field(0) for column in columns)
+        self.schema = import_pyarrow().schema(list(one_by_one))
+
+    def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+        _check_present(columns, self.schema, self.name)
+        chosen = import_pyarrow().schema([self.schema.field(name) for name in columns])
+        with _Blaming(self.name):
+            for row in range(0, len(self._frame), ROWS):
+                yield from _from_pandas(self._frame.iloc[row : row + ROWS], None, chosen).to_batches()
+
+    def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The batches from the first on, with some columns."""
+        return self.batches(columns, 0)
+
+
+def open_table(data: Any, *, name: str = "table", columns: Sequence[str] | None = None) -> TableSource:
     """A table: paths of Parquet or Arrow files, or anything in memory that speaks Arrow.
 
     Arrow tables, record batches and their readers, frames of Polars and pandas, relations of DuckDB, and all else with
-    `__arrow_c_stream__`. Files must have the same columns, in any order.
+    `__arrow_c_stream__`. Files must have the same columns, in any order. `columns`: those that will be asked for; what
+    others hold need not be anything that Arrow knows.
     """
     if isinstance(data, (str, Path)):
         data = [data]
@@ -206,8 +229,42 @@ def open_table(data: Any, *, name: str = "table") -> TableSource:
         if not files:
             raise SpecError("a table must have at least one file, got none")
         return TableSource(files[0].schema, files)
-    memory = _Memory(_frame(data), name)
+    memory = _in_memory(data, name, columns)
     return TableSource(memory.schema, [memory])
+
+
+def is_table(data: Any) -> bool:
+    """Whether something in memory is a table, whose columns have names."""
+    speaks_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    return speaks_arrow or _library(data) in ("pandas", "polars")
+
+
+def _library(data: Any) -> str:
+    """Where a frame comes from; nothing for whatever has no columns."""
+    kind = type(data)
+    return kind.__module__.split(".")[0] if hasattr(kind, "columns") else ""
+
+
+def _in_memory(data: Any, name: str, columns: Sequence[str] | None) -> _Memory | _Objects:
+    pa = import_pyarrow()
+    try:
+        if _library(data) != "pandas":
+            return _Memory(_frame(data), name)
+        chosen = [label for label in data.columns if columns is None or str(label) in columns]
+        if any(data.dtypes[label].name == "object" for label in chosen if data.columns.is_unique):
+            return _Objects(data, name, chosen)
+        return _Memory(_from_pandas(data, chosen), name)
+    except (pa.lib.ArrowException, TypeError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        why = "; ".join(map(str, error.args))
+        raise DataError(
+            f"found a {type(data).__name__} that cannot become Arrow, expected plain columns: {why}"
+        ) from None
+
+
+def _from_pandas(frame: Any, columns: Sequence[Any] | None, schema: pa.Schema | None = None) -> pa.Table:
+    return import_pyarrow().Table.from_pandas(frame, schema, preserve_index=False, columns=columns)
 
 
 def _frame(data: Any) -> pa.Table | pa.RecordBatchReader:
@@ -217,21 +274,10 @@ def _frame(data: Any) -> pa.Table | pa.RecordBatchReader:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    library = type(data).__module__.split(".")[0]
-    if library == "polars" and hasattr(data, "collect"):  # a lazy frame
-        data = data.collect()
-    try:
-        if library == "pandas" and hasattr(data, "columns"):
-            return pa.Table.from_pandas(data, preserve_index=False)
-        if library == "polars":
-            return pa.table(data)
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
-    except (pa.lib.ArrowException, TypeError, ValueError) as error:
-        why = "; ".join(map(str, error.args))
-        raise DataError(
-            f"found a {type(data).__name__} that cannot become Arrow, expected plain columns: {why}"
-        ) from None
+    if _library(data) == "polars":
+        return pa.table(data.collect() if hasattr(data, "collect") else data)  # of a lazy frame, all
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
     kind = type(data).__name__
     raise SpecError(f"a table must be a path, or speak Arrow (Arrow, Polars, pandas, DuckDB), got {kind}")
 

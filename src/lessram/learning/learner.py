@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
 from lessram.data.checks import checked
+from lessram.data.predicting import batches_to_predict, margins_of
 from lessram.learning.kernels import Objective, learn_rows, predict_rows
 from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.invariant import margin_pieces
-from lessram.numerics.loss import Loss
+from lessram.numerics.loss import Loss, probabilities
 from lessram.numerics.minifloat import Minifloat
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
@@ -129,13 +133,23 @@ class Learner:
             self._learn(batch, margins)
         return margins
 
-    def predict(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
-        """The margin of each row. Changes nothing and needs no lock."""
-        if not trusted:
-            batch = self._checked(batch)
+    def predict(self, rows: Batch | Any, *, trusted: bool = False) -> NDArray[np.float64]:
+        """The margin of each row. Changes nothing and needs no lock.
+
+        `rows`: a batch, or whatever can be read as the model was trained to read its data: a path or several, a data
+        frame or another table in memory, a matrix, a list of dicts.
+        """
+        if not isinstance(rows, Batch):
+            found = batches_to_predict(rows, self.model.reader, self.model.spec.slots)
+            return margins_of(partial(self.predict, trusted=True), found)
+        batch = rows if trusted else self._checked(rows)
         margins = np.empty(batch.rows)
         predict_rows(self.model.table, self._rule, batch, self.model.scalars, margins)
         return margins
+
+    def probabilities(self, rows: Batch | Any, *, trusted: bool = False) -> NDArray[np.float64]:
+        """The probability of label 1 of each row; for models of log-loss only."""
+        return probabilities(self.predict(rows, trusted=trusted), self.model.spec.loss)
 
     def _learn(self, batch: Batch, margins: NDArray[np.float64]) -> None:
         learn_rows(

@@ -317,15 +317,13 @@ def open_reader(
     *,
     max_errors: int = 0,
     threads: int = 1,
-    predicting: bool = False,
 ) -> BatchReader:
-    """Read sources as a model was trained to read them; for predictions, labels may be anything or missing."""
+    """Read labelled sources as a model was trained to read them."""
     return BatchReader(
         Stream(sources, form),
         reading_of(model),
         slots=model.spec.slots,
-        labels="real" if predicting else labels_of(model),
-        keep_unlabelled=predicting,
+        labels=labels_of(model),
         max_errors=max_errors,
         threads=threads,
     )

@@ -14,7 +14,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lessram.errors import SpecError
 from lessram.jit import inlined
 from lessram.numerics.machine import bits_to_double
 
@@ -27,6 +29,18 @@ class Loss(IntEnum):
     logistic = 0
     squared = 1
     hinge = 2
+
+
+def probabilities(margins: NDArray[np.float64], loss: str = Loss.logistic.name) -> NDArray[np.float64]:
+    """sigma(z) of each margin, the probability of label 1, for those who predict: to the last digit of the library.
+
+    >>> probabilities(np.array([0.0, 3.0, -1000.0])).round(3).tolist()
+    [0.5, 0.953, 0.0]
+    """
+    if loss != Loss.logistic.name:
+        raise SpecError(f"probabilities need a model of logistic loss, this one has {loss} loss")
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + np.exp(-margins))
 
 
 _SQUARED, _HINGE = int(Loss.squared), int(Loss.hinge)

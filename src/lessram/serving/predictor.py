@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from lessram.data.batch import Batch
 from lessram.data.checks import checked
 from lessram.data.formats import Form, Reading, Stream
-from lessram.data.matrix import Matrix
+from lessram.data.predicting import batches_to_predict, margins_of, read_to_predict
 from lessram.data.reader import BatchReader
 from lessram.errors import SpecError
+from lessram.numerics.loss import probabilities
 from lessram.serving.lookup import Scratch, new_hot, predict_rows
 from lessram.serving.served import Served
 
@@ -61,38 +63,32 @@ class Predictor:
         return msgspec.to_builtins(self.served.ledger(self._path))
 
     def batches(self, data: Any) -> Iterator[Batch]:
-        """Rows in memory as batches: a sparse or dense matrix, or a list of dicts {name or number: value}."""
-        reading = self.reading
-        return Matrix(data, self.slots, hash=reading.hash, hash_seed=reading.hash_seed).batches()
+        """Rows as batches: a data frame or another table, a matrix, a list of dicts {name or number: value}, a path."""
+        return batches_to_predict(data, self.served.reader, self.slots)
 
     def read(
         self, sources: list[str], form: Form | None = None, *, max_errors: int = 0, threads: int = 1
     ) -> BatchReader:
         """Rows of text or tables as batches, read as the model was trained to read them; labels may be missing."""
-        return BatchReader(
-            Stream(sources, form or Form(name="auto")),
-            self.reading,
-            slots=self.slots,
-            labels="real",
-            keep_unlabelled=True,
-            max_errors=max_errors,
-            threads=threads,
-        )
+        stream = Stream(sources, form or Form(name="auto"))
+        return read_to_predict(stream, self.reading, self.slots, max_errors=max_errors, threads=threads)
 
-    def predict(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
-        """The margin of each row; `trusted` batches come from a reader of this package."""
-        if not trusted:
-            batch = checked(batch, self.slots, real_labels=True)
+    def predict(self, rows: Batch | Any, *, trusted: bool = False) -> NDArray[np.float64]:
+        """The margin of each row: of a batch, or of whatever can be read as the model was trained to read its data.
+
+        That is a path or several, a data frame or another table in memory, a matrix, a list of dicts. `trusted` batches
+        come from a reader of this package.
+        """
+        if not isinstance(rows, Batch):
+            return margins_of(partial(self.predict, trusted=True), self.batches(rows))
+        batch = rows if trusted else checked(rows, self.slots, real_labels=True)
         margins = np.empty(batch.rows)
         predict_rows(self.served.store.coded, self._hot, batch, Scratch.new(), self._factors, margins)
         return margins
 
-    def probabilities(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
+    def probabilities(self, rows: Batch | Any, *, trusted: bool = False) -> NDArray[np.float64]:
         """The probability of label 1 of each row; for models of log-loss only."""
-        if self.loss != "logistic":
-            raise SpecError(f"probabilities need a model of logistic loss, this one has {self.loss} loss")
-        with np.errstate(over="ignore"):
-            return 1.0 / (1.0 + np.exp(-self.predict(batch, trusted=trusted)))
+        return probabilities(self.predict(rows, trusted=trusted), self.loss)
 
     def contributions(self, batch: Batch) -> NDArray[np.float64]:
         """What each feature of a batch adds to the margin of its row, in the order of its features of value not 0."""

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from lessram.errors import DataError
+from lessram.numerics.loss import probabilities
 from lessram.serving.server.explain import explain
 from lessram.serving.server.forms import Form
 from lessram.serving.server.http import (
@@ -41,7 +42,7 @@ from lessram.serving.server.http import (
     read_body,
     respond,
 )
-from lessram.serving.server.loaded import Loaded, Opener, probabilities, probability
+from lessram.serving.server.loaded import Loaded, Opener, probability
 from lessram.serving.server.metrics import Metrics
 from lessram.serving.server.reload import Keeper
 

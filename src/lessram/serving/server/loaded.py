@@ -16,7 +16,7 @@ from lessram.data.formats import Reading
 from lessram.data.parsing import slot_type
 from lessram.errors import DataError, FileFormatError
 from lessram.model import file
-from lessram.numerics.loss import Loss
+from lessram.numerics.loss import Loss, probabilities
 from lessram.serving.server.forms import Form
 from lessram.serving.server.rows import RowReader, row_reader
 
@@ -129,14 +129,8 @@ def load(path: str, opener: Opener, generation: int = 1, *, verify: bool = True)
     raise FileFormatError(f"{path}: was replaced {_TRIES} times while it was being opened")
 
 
-def probabilities(margins: NDArray[np.float64]) -> NDArray[np.float64]:
-    """σ(z), as `lessram predict` computes it."""
-    with np.errstate(over="ignore"):
-        return 1.0 / (1.0 + np.exp(-margins))
-
-
 def probability(margin: float) -> float:
-    """The same of one margin, in a fraction of the time."""
+    """The probability of one margin, in a fraction of the time that an array takes."""
     if margin < -_LARGE:  # where the exponential may overflow
         return float(probabilities(np.array([margin]))[0])
     return 1.0 / (1.0 + float(np.exp(-margin)))

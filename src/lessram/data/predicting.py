@@ -1,0 +1,81 @@
+"""Rows to be predicted, whatever they come in, read as a model was trained to read its own.
+
+Labels and weights of tables are not looked at, and may be missing; what text says of them is read over. Everything
+comes in batches of bounded size, so memory beside the rows does not grow with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from lessram.data.batch import Batch
+from lessram.data.formats import Form, Reading, Stream, TableStream
+from lessram.data.matrix import Matrix
+from lessram.data.reader import BatchReader
+from lessram.data.source import as_paths
+from lessram.data.tabular import is_table
+from lessram.errors import SpecError
+
+
+def read_to_predict(
+    stream: Stream, reading: Reading, slots: int, *, max_errors: int = 0, threads: int = 1
+) -> BatchReader:
+    """The rows of files, or of a table in memory, as batches."""
+    return BatchReader(
+        stream,
+        _without_labels(reading),
+        slots=slots,
+        labels="real",
+        keep_unlabelled=True,
+        max_errors=max_errors,
+        threads=threads,
+    )
+
+
+def batches_to_predict(rows: Any, reader: Mapping[str, Any], slots: int) -> Iterator[Batch]:
+    """The batches of anything: a path or several, a table in memory, a matrix, a list of dicts.
+
+    `reader`: what a model remembers of how features became slots. A batch may be used until the next is asked for.
+    """
+    reading = msgspec.convert(reader, Reading)
+    paths = as_paths(rows)
+    if paths is not None:
+        return _batches(read_to_predict(Stream(paths, Form(name="auto")), reading, slots))
+    if reading.schema:
+        if not is_table(rows):
+            found = type(rows).__name__
+            raise SpecError(f"the model was trained on a table: expected a data frame or Arrow to predict, got {found}")
+        columns = reading.schema.features
+        return _batches(read_to_predict(TableStream(rows, columns=columns), reading, slots))
+    if reading.vw:
+        found = type(rows).__name__
+        raise SpecError(f"the model was trained on Vowpal Wabbit text: expected a file of it to predict, got {found}")
+    if not reader and is_table(rows):
+        raise SpecError(
+            "the model does not know how the columns of a table become features: before it is saved or predicts, "
+            "give it what its reader knows, model.reader = read_batches(...).reader"
+        )
+    return Matrix(rows, slots, hash=reading.hash, hash_seed=reading.hash_seed).batches()
+
+
+def margins_of(predict: Callable[[Batch], NDArray[np.float64]], batches: Iterator[Batch]) -> NDArray[np.float64]:
+    """The margins of all rows of some batches, in their order."""
+    return np.concatenate([np.empty(0), *map(predict, batches)])
+
+
+def _batches(reader: BatchReader) -> Iterator[Batch]:
+    return (batch for batch, _ in reader)
+
+
+def _without_labels(reading: Reading) -> Reading:
+    """The same reading of a table's features alone."""
+    schema = reading.schema
+    if schema is None:
+        return reading
+    kinds = tuple("ignored" if kind in ("label", "weight") else kind for kind in schema.kinds)
+    return msgspec.structs.replace(reading, schema=msgspec.structs.replace(schema, kinds=kinds))
