@@ -27,7 +27,7 @@ from accuracy_systems import FIXED, SYSTEMS, Contender, by_default, fields_of, l
 from package_sets import PACKAGE_SETS
 from peer_sets import SETS, TABLES, DataSet
 from peer_systems import Run, batch_learner
-from peers import scored
+from peers import parsed, parser_of, scored
 from rich.console import Console
 
 console = Console(width=140)
@@ -44,16 +44,11 @@ MOST_FURTHER = 4
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", default=list(ALL), metavar="SET", help=", ".join(ALL))
-    parser.add_argument("--quick", action="store_true", help=f"only the first {QUICK_ROWS:,} rows")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    parser = parser_of(__doc__, ALL, QUICK_ROWS)
     parser.add_argument("--update", action="store_true", help="keep the figures in --json, run only what they lack")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the excesses here")
-    chosen = parser.parse_args()
-    if unknown := set(chosen.sets) - ALL.keys():
-        parser.error(f"found data set {unknown.pop()!r}, expected {', '.join(ALL)}")
+    chosen = parsed(parser, ALL)
     if chosen.update and not (chosen.json and chosen.json.exists()):
         parser.error("--update needs --json with a file of an earlier run")
     return chosen

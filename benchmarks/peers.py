@@ -44,14 +44,19 @@ MOST_FURTHER = 3
 """How often a grid may grow."""
 
 
-def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", default=list(SETS), metavar="SET", help=", ".join(SETS))
-    parser.add_argument("--quick", action="store_true", help=f"only the first {QUICK_ROWS:,} rows")
+def parser_of(description: str | None, sets: dict[str, Any], quick_rows: int) -> argparse.ArgumentParser:
+    """What every comparison over data sets is asked."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", default=list(sets), metavar="SET", help=", ".join(sets))
+    parser.add_argument("--quick", action="store_true", help=f"only the first {quick_rows:,} rows")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser, sets: dict[str, Any]) -> argparse.Namespace:
     chosen = parser.parse_args()
-    if unknown := set(chosen.sets) - SETS.keys():
-        parser.error(f"found data set {unknown.pop()!r}, expected {', '.join(SETS)}")
+    if unknown := set(chosen.sets) - sets.keys():
+        parser.error(f"found data set {unknown.pop()!r}, expected {', '.join(sets)}")
     return chosen
 
 
@@ -193,7 +198,7 @@ def compare(name: str, quick: bool, folder: Path) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    chosen = options()
+    chosen = parsed(parser_of(__doc__, SETS, QUICK_ROWS), SETS)
     if not vowpal.AVAILABLE:
         console.print("[yellow]vowpalwabbit is not installed: not compared with it[/]")
     results: dict[str, Any] = {}

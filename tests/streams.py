@@ -54,6 +54,17 @@ def make_rows(slots: int, lengths: Sequence[int] = LENGTHS, *, valued: bool = Fa
     return rows
 
 
+def make_crowded_rows(*, valued: bool) -> list[Row]:
+    """Few slots, long rows: each slot occurs up to forty times, next to itself and far apart; signs differ."""
+    rng = np.random.default_rng(11)
+    rows = []
+    for length in (2, 16, 17, 40, 120, 300) * 4:
+        values = rng.choice([-3.0, -0.5, 0.25, 2.0], length) if valued else np.ones(length)
+        slots = rng.integers(0, 8, length)
+        rows.append(Row(float(rng.random() < 0.5), list(zip(slots.tolist(), values.tolist(), strict=True))))
+    return rows
+
+
 def to_batch(rows: Sequence[Row], *, valued: bool = True, weighted: bool | None = None, slot_type=np.uint32) -> Batch:
     """The same rows as the package takes them; binary and unweighted ones as None where so asked."""
     weighted = valued if weighted is None else weighted

@@ -67,6 +67,11 @@ def check(table: Adaptive, expected: dict[int, tuple[int, int]]) -> None:
         assert (int(cell["weight"]), int(cell["level"])) == (weight, level)
 
 
+def promote(table: Adaptive, slot: int, weight: int, level: int) -> None:
+    word = np.uint64(place(slot))
+    slabs.promote(table.codes, table.pointers, table.cells, table.pool, word, np.int64(weight), np.uint8(level))
+
+
 promotions = st.lists(
     st.tuples(st.integers(0, SLOTS - 1), st.integers(-32767, 32767), st.integers(0, 255)), max_size=300
 )
@@ -80,15 +85,7 @@ def test_promotions_in_any_order_tile_the_pool(order, compact_every):
     for number, (slot, weight, level) in enumerate(order, start=1):
         if slot in expected:
             continue
-        slabs.promote(
-            table.codes,
-            table.pointers,
-            table.cells,
-            table.pool,
-            np.uint64(place(slot)),
-            np.int64(weight),
-            np.uint8(level),
-        )
+        promote(table, slot, weight, level)
         expected[slot] = (weight, level)
         if number % compact_every == 0:
             slabs.compact(table.codes, table.pointers, table.cells, table.pool)
@@ -104,15 +101,7 @@ def test_a_full_table_fits_into_what_was_reserved():
     table = adaptive_store.fresh(SLOTS, BOOK)
     expected = {}
     for slot in sorted(range(SLOTS), key=lambda slot: (slot % BLOCK, slot)):
-        slabs.promote(
-            table.codes,
-            table.pointers,
-            table.cells,
-            table.pool,
-            np.uint64(place(slot)),
-            np.int64(slot),
-            np.uint8(slot % 256),
-        )
+        promote(table, slot, slot, slot % 256)
         expected[slot] = (slot, slot % 256)
     check(table, expected)
     flat = adaptive_store.flattened(table)

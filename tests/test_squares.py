@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Row
 from reference_squares import SquaresLearner
-from streams import ABSURD, LENGTHS, cut, make_rows, to_batch
+from streams import ABSURD, LENGTHS, cut, make_crowded_rows, make_rows, to_batch
 
 from lessram.data.batch import Batch
 from lessram.learning.learner import Learner
@@ -152,13 +152,7 @@ def test_large_jumps_and_small_addends(storage):
 @both_steps
 @pytest.mark.parametrize("valued", [False, True], ids=["binary", "valued"])
 def test_a_slot_many_times_in_one_row(storage, step_rule, valued):
-    # Few slots, long rows: every slot occurs up to forty times, next to itself and far apart, with signs that differ.
-    rng = np.random.default_rng(11)
-    rows = []
-    for length in (2, 16, 17, 40, 120, 300) * 4:
-        values = rng.choice([-3.0, -0.5, 0.25, 2.0], length) if valued else np.ones(length)
-        slots = rng.integers(0, 8, length)
-        rows.append(Row(float(rng.random() < 0.5), list(zip(slots.tolist(), values.tolist(), strict=True))))
+    rows = make_crowded_rows(valued=valued)
     learner, reference = pair(*storage, step_rule=step_rule, alpha=0.1)
     learn_both(learner, reference, rows, to_batch(rows, valued=valued))
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
+from texts import rows_of
 
 from lessram.data import arrow
 from lessram.data.arrow import ArrowParser, guess_schema
@@ -47,15 +48,6 @@ COLUMNS = {
     "many": [1.0, 2.5, None, 1.0, 0.0],
 }
 TABLE = pa.table(COLUMNS)
-
-
-def rows_of(batch):
-    values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
-    weights = np.ones(batch.rows, np.float32) if batch.weights is None else batch.weights
-    return [
-        (label, weight, list(zip(batch.slots[a:b].tolist(), values[a:b], strict=True)))
-        for label, weight, a, b in zip(batch.labels, weights, batch.indptr[:-1], batch.indptr[1:], strict=True)
-    ]
 
 
 def read(data, schema=SCHEMA, **more):

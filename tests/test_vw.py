@@ -13,7 +13,9 @@ import pytest
 from guarded import guarded_chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_table import products
 from sklearn.utils import murmurhash3_32
+from texts import mutated, rows_of
 
 from lessram.data import rows as rows_module
 from lessram.data.lines import chunk_of
@@ -148,15 +150,6 @@ def slow_parse(text: bytes, slots: int, hash_all: bool = False):
 
 
 # ------------------------------------------------------------------ ours
-
-
-def rows_of(batch):
-    values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
-    weights = np.ones(batch.rows, np.float32) if batch.weights is None else batch.weights
-    return [
-        (label, weight, list(zip(batch.slots[a:b].tolist(), values[a:b], strict=True)))
-        for label, weight, a, b in zip(batch.labels, weights, batch.indptr[:-1], batch.indptr[1:], strict=True)
-    ]
 
 
 def ours(text: bytes, slots: int = 2**18, tolerate: int = 10**9, **options):
@@ -323,13 +316,9 @@ def test_any_bytes_are_read_as_by_the_slow_parser(text):
 
 
 @settings(deadline=None, max_examples=500)
-@given(st.lists(st.sampled_from(LINES + BAD_LINES), min_size=1, max_size=6), st.data())
-def test_mutated_lines_are_read_as_by_the_slow_parser(lines, data):
-    text = bytearray(b"\n".join(lines) + b"\n")
-    for _ in range(data.draw(st.integers(0, 4))):
-        place = data.draw(st.integers(0, len(text) - 1))
-        text[place] = data.draw(st.one_of(st.sampled_from(b" |:\n\r\t'019.e-"), st.integers(0, 255)))
-    assert_as_slow(bytes(text))
+@given(mutated(LINES + BAD_LINES, b" |:\n\r\t'019.e-"))
+def test_mutated_lines_are_read_as_by_the_slow_parser(text):
+    assert_as_slow(text)
 
 
 # Names behind each other, as most files have them: these are read several at a time.
@@ -381,22 +370,6 @@ def test_nothing_outside_the_room_is_written(lines, seed):
 # ------------------------------------------------------------------ interactions, keep, ignore
 
 
-def slow_products(groups: list[list[tuple[int, float]]], same: list[bool]) -> list[tuple[int, float]]:
-    """All choices of one feature from each group, in order; `same[i]`: group i is group i - 1."""
-
-    def choose(depth: int, start: int, hashed: int, value: np.float32):
-        for i in range(start if same[depth] else 0, len(groups[depth])):
-            feature, x = groups[depth][i]
-            joined = feature if depth == 0 else (hashed * 16777619 ^ feature) % 2**32
-            product = np.float32(x) if depth == 0 else value * np.float32(x)
-            if depth + 1 == len(groups):
-                yield joined, product
-            else:
-                yield from choose(depth + 1, i, joined, product)
-
-    return list(choose(0, 0, 0, np.float32(1)))
-
-
 TEXT = b"1 |a x y:2 |b z w:0.5 |a v |c 7\n-1 |b z |a x\n1 |c q\n"
 
 
@@ -412,7 +385,7 @@ def test_products_are_those_of_their_definition(letters):
             groups[part[0]] += before[position : position + count]
             position += count
         same = [i > 0 and letters[i] == letters[i - 1] for i in range(len(letters))]
-        assert now == before + slow_products([groups[c] for c in letters], same)
+        assert now == before + products([groups[c] for c in letters], same)
 
 
 def test_keep_and_ignore():

@@ -1,4 +1,4 @@
-"""Text for tests of readers: random svmlight lines, compressors, all chunks of some files."""
+"""For tests of readers: random svmlight lines, hostile text, compressors, all chunks of some files, plain rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import zstandard
+from hypothesis import strategies as st
 
+from lessram.data.batch import Batch
 from lessram.data.source import PADDING, Chunk, ChunkReader, Place, TextBuffer
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
@@ -40,3 +42,23 @@ def chunks_of(paths: list[str], capacity: int = 1000, start: Place | None = None
         assert not chunk.text[chunk.size :].any()
         chunks.append((chunk.text[: chunk.size].tobytes(), chunk))
     return chunks
+
+
+def rows_of(batch: Batch) -> list[tuple[float, float, list[tuple[int, float]]]]:
+    """The label, the weight and the features of each row."""
+    values = np.ones(batch.features, np.float32) if batch.values is None else batch.values
+    weights = np.ones(batch.rows, np.float32) if batch.weights is None else batch.weights
+    return [
+        (label, weight, list(zip(batch.slots[a:b].tolist(), values[a:b], strict=True)))
+        for label, weight, a, b in zip(batch.labels, weights, batch.indptr[:-1], batch.indptr[1:], strict=True)
+    ]
+
+
+@st.composite
+def mutated(draw: st.DrawFn, lines: list[bytes], letters: bytes) -> bytes:
+    """Some of these lines with up to four bytes overwritten, mostly by letters that mean something."""
+    text = bytearray(b"\n".join(draw(st.lists(st.sampled_from(lines), min_size=1, max_size=6))) + b"\n")
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(text) - 1))
+        text[place] = draw(st.one_of(st.sampled_from(letters), st.integers(0, 255)))
+    return bytes(text)

@@ -121,20 +121,17 @@ def _member(file: Stream, form: _Format, decoder: Any, data: bytes) -> Iterator[
             yield made
 
 
-class _Decompressed(io.RawIOBase):
-    """The decompressed text as a stream."""
+class _Over(io.RawIOBase):
+    """A stream over another: hands out what is left of its bytes, and closes the other with itself."""
 
-    def __init__(self, file: Stream, form: _Format) -> None:
+    def __init__(self, file: Stream) -> None:
         self._file = file
-        self._made = _members(file, form)
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int:
-        if not self._left:
-            self._left = memoryview(next(self._made, b""))
         count = min(len(self._left), len(target))
         target[:count] = self._left[:count]
         self._left = self._left[count:]
@@ -145,27 +142,28 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
-class _Joined(io.RawIOBase):
+class _Decompressed(_Over):
+    """The decompressed text as a stream."""
+
+    def __init__(self, file: Stream, form: _Format) -> None:
+        super().__init__(file)
+        self._made = _members(file, form)
+
+    def readinto(self, target: Any) -> int:
+        if not self._left:
+            self._left = memoryview(next(self._made, b""))
+        return super().readinto(target)
+
+
+class _Joined(_Over):
     """Bytes that were read ahead from a stream that cannot go back, then the rest of it."""
 
     def __init__(self, head: bytes, file: Stream) -> None:
-        self._head = head
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
+        super().__init__(file)
+        self._left = memoryview(head)
 
     def readinto(self, target: Any) -> int:
-        if not self._head:
-            return self._file.readinto(target) or 0
-        count = min(len(self._head), len(target))
-        target[:count] = self._head[:count]
-        self._head = self._head[count:]
-        return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        return super().readinto(target) or self._file.readinto(target) or 0
 
 
 def decompressed(file: Stream) -> Stream:

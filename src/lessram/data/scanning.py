@@ -15,7 +15,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from lessram.jit import inlined, intrinsic, types
-from lessram.numerics.memory_words import load_word, trailing_zeros
+from lessram.numerics.memory_words import byte_address, load_word, trailing_zeros
 
 LANES = 64
 """Bytes that one mask looks at."""
@@ -24,17 +24,12 @@ _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_I8, LANES)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(builder.bitcast(data, _I8.as_pointer()), [index])
-
-
 @intrinsic
 def load32(typingctx, buffer, index):  # type: ignore[no-untyped-def]
     """The four bytes from `buffer[index]` on as one uint32, aligned or not; nothing is checked."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        address = _address(context, builder, signature.args[0], *args)
+        address = byte_address(context, builder, signature.args[0], *args)
         word = builder.load(builder.bitcast(address, _I32.as_pointer()))
         word.align = 1
         return word
@@ -62,7 +57,7 @@ def mask_of(characters: Iterable[int], up_to: int | None = None, from_on: int | 
 
     def operation(typingctx, buffer, index):  # type: ignore[no-untyped-def]
         def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            address = _address(context, builder, signature.args[0], *args)
+            address = byte_address(context, builder, signature.args[0], *args)
             block = builder.load(builder.bitcast(address, _VECTOR.as_pointer()))
             block.align = 1
             tests = [builder.icmp_unsigned("==", block, ir.Constant(_VECTOR, [c] * LANES)) for c in chosen]
@@ -90,7 +85,7 @@ def mask_of_range(first: bytes, last: bytes) -> Any:
     def operation(typingctx, buffer, index):  # type: ignore[no-untyped-def]
         def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
             block = builder.load(
-                builder.bitcast(_address(context, builder, signature.args[0], *args), _VECTOR.as_pointer())
+                builder.bitcast(byte_address(context, builder, signature.args[0], *args), _VECTOR.as_pointer())
             )
             block.align = 1
             above = builder.sub(block, ir.Constant(_VECTOR, [lowest] * LANES))
@@ -107,7 +102,7 @@ def mask_equal(typingctx, buffer, index, character):  # type: ignore[no-untyped-
     """Which of the 64 bytes from `buffer[index]` on equal `character`, known only when the kernel runs."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        address = _address(context, builder, signature.args[0], args[0], args[1])
+        address = byte_address(context, builder, signature.args[0], args[0], args[1])
         block = builder.load(builder.bitcast(address, _VECTOR.as_pointer()))
         block.align = 1
         lane = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), args[2], _I32(0))

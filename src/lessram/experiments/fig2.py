@@ -127,6 +127,9 @@ def run(setting: Setting) -> Findings:
         remarks=[
             "Bits are those that the formats ask for, as in the paper; what is resident is a whole number of bytes "
             "(`resident_bits` in the CSV: q2.9 with a counter takes 24 bits, like q2.13).",
+            "Resident bits are the bytes that a table has allocated and touched, as it counts them itself. Read from "
+            "outside, with all that a learner holds besides, a process that trains an adaptive table of 18 million "
+            "slots grows by 1 % more (`benchmarks/adaptive.py memory`, docs/adaptive.md), one of 71 million by 0.3 %.",
             "Errors behind a relative loss come from the data: the stream in 20 parts, each left out in turn.",
             "Adaptive grids are the paper's, counted and not stored: eps is the largest power of two not above gamma "
             "times the rate; bits are averaged over all slots.",

@@ -15,7 +15,7 @@ from lessram.learning.kernels import Objective, learn_rows, predict_rows
 from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.invariant import margin_pieces
-from lessram.numerics.loss import Loss, probabilities
+from lessram.numerics.loss import Loss, check_gives_probabilities, probabilities
 from lessram.numerics.minifloat import Minifloat
 from lessram.numerics.random import hash_seed
 from lessram.numerics.rate import rates_by_level
@@ -149,7 +149,8 @@ class Learner:
 
     def probabilities(self, rows: Batch | Any, *, trusted: bool = False) -> NDArray[np.float64]:
         """The probability of label 1 of each row; for models of log-loss only."""
-        return probabilities(self.predict(rows, trusted=trusted), self.model.spec.loss)
+        check_gives_probabilities(self.model.spec.loss)
+        return probabilities(self.predict(rows, trusted=trusted))
 
     def _learn(self, batch: Batch, margins: NDArray[np.float64]) -> None:
         learn_rows(

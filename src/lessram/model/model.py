@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,6 +36,20 @@ class Kind(msgspec.Struct, frozen=True):
     """The one thing that every kind of model says of itself."""
 
     kind: str
+
+
+Description = TypeVar("Description")
+
+
+def described(raw: bytes, kind: str, form: type[Description], path: str | os.PathLike[str], other: str) -> Description:
+    """What a model's file says of it, if it holds a model of this kind; `other` is what to say if not."""
+    try:
+        found = msgspec.json.decode(raw, type=Kind).kind
+        if found != kind:
+            raise FileFormatError(f"{os.fspath(path)}: found a {found} model, expected a {kind} one{other}")
+        return msgspec.json.decode(raw, type=form)
+    except msgspec.ValidationError as error:
+        raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,16 +144,12 @@ class Model:
     def load(cls, path: str | os.PathLike[str], *, verify: bool = True, writable: bool = False) -> Model:
         """Read a model. Its table is mapped from the file, read-only, unless `writable` asks for a copy."""
         tensors, raw = file.read(path, verify=verify)
+        about = described(raw, TRAINED, About, path, " (lessram.Predictor opens served ones)")
         try:
-            kind = msgspec.json.decode(raw, type=Kind).kind
-            if kind != TRAINED:
-                reason = f"found a {kind} model, expected a trained one (lessram.Predictor opens served ones)"
-                raise FileFormatError(f"{os.fspath(path)}: {reason}")
-            about = msgspec.json.decode(raw, type=About)
             spec = about.spec
             table = table_from(tensors, spec.weights, spec.rates, spec.slots, writable=writable)
             scalars = np.array(tensors.pop("scalars"))
-        except (msgspec.ValidationError, KeyError) as error:
+        except KeyError as error:
             raise FileFormatError(f"{os.fspath(path)}: cannot be understood: {error}") from None
         except ValueError as error:
             reason = f"damaged model file: its table does not fit its spec: {error}"

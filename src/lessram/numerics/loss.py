@@ -31,14 +31,18 @@ class Loss(IntEnum):
     hinge = 2
 
 
-def probabilities(margins: NDArray[np.float64], loss: str = Loss.logistic.name) -> NDArray[np.float64]:
+def check_gives_probabilities(loss: str) -> None:
+    """Only the logistic loss has margins that are log-odds."""
+    if loss != Loss.logistic.name:
+        raise SpecError(f"probabilities need a model of logistic loss, this one has {loss} loss")
+
+
+def probabilities(margins: NDArray[np.float64]) -> NDArray[np.float64]:
     """sigma(z) of each margin, the probability of label 1, for those who predict: to the last digit of the library.
 
     >>> probabilities(np.array([0.0, 3.0, -1000.0])).round(3).tolist()
     [0.5, 0.953, 0.0]
     """
-    if loss != Loss.logistic.name:
-        raise SpecError(f"probabilities need a model of logistic loss, this one has {loss} loss")
     with np.errstate(over="ignore"):
         return 1.0 / (1.0 + np.exp(-margins))
 

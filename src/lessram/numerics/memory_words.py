@@ -15,7 +15,8 @@ from lessram.jit import cgutils, intrinsic, types
 _BIT, _I8, _I64, _I128 = ir.IntType(1), ir.IntType(8), ir.IntType(64), ir.IntType(128)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+def byte_address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Where a byte of an array of bytes lies, for those who write instructions."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(builder.bitcast(data, _I8.as_pointer()), [index])
 
@@ -25,7 +26,7 @@ def load_word(typingctx, text, index):  # type: ignore[no-untyped-def]
     """The 8 bytes of `text` (uint8) from `index` on as one uint64, aligned or not; nothing is checked."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        address = _address(context, builder, signature.args[0], args[0], args[1])
+        address = byte_address(context, builder, signature.args[0], args[0], args[1])
         word = builder.load(builder.bitcast(address, _I64.as_pointer()))
         word.align = 1
         return word
@@ -38,7 +39,7 @@ def store_word(typingctx, text, index, word):  # type: ignore[no-untyped-def]
     """Write a uint64 to the 8 bytes of `text` (uint8) from `index` on, aligned or not; nothing is checked."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        address = _address(context, builder, signature.args[0], args[0], args[1])
+        address = byte_address(context, builder, signature.args[0], args[0], args[1])
         builder.store(args[2], builder.bitcast(address, _I64.as_pointer())).align = 1
         return context.get_dummy_value()
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from lessram.errors import DataError, FileFormatError, SpecError
 from lessram.model import file
 from lessram.model.ledger import entropy
-from lessram.model.model import Kind
+from lessram.model.model import described
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.serving.escapes import worth_coding
 from lessram.serving.keyed_ribbon import KeyedRibbon, build_ribbon, hashed, read_words, ribbon_from
@@ -108,11 +108,8 @@ class KeyedStore:
         """Map a file into memory, reading its header only; `verify` reads everything and compares checksums."""
         tensors, raw = file.read(path, verify=verify)
         name = os.fspath(path)
+        about = described(raw, KEYED, About, path, "")
         try:
-            kind = msgspec.json.decode(raw, type=Kind).kind
-            if kind != KEYED:
-                raise FileFormatError(f"{name}: found a {kind} model, expected a {KEYED} one")
-            about = msgspec.json.decode(raw, type=About)
             expected = {f"{ribbon}_{part}": kind for ribbon in _SALTS for part, kind in _RIBBON_TYPES.items()}
             for tensor, kind in {**expected, "lengths": "<u2", "values": "<i2"}.items():
                 if tensors[tensor].dtype != np.dtype(kind):
@@ -122,7 +119,7 @@ class KeyedStore:
                 store._ribbon(ribbon)
             if len(canonical(tensors["lengths"]).lengths) != len(tensors["values"]):
                 raise ValueError("another number of values than of codewords")
-        except (msgspec.ValidationError, KeyError) as error:
+        except KeyError as error:
             raise FileFormatError(f"{name}: cannot be understood: {error}") from None
         except ValueError as error:
             raise FileFormatError(f"{name}: damaged model file: its tensors do not fit: {error}") from None

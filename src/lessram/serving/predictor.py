@@ -17,7 +17,7 @@ from lessram.data.formats import Form, Reading, Stream
 from lessram.data.predicting import batches_to_predict, margins_of, read_to_predict
 from lessram.data.reader import BatchReader
 from lessram.errors import SpecError
-from lessram.numerics.loss import probabilities
+from lessram.numerics.loss import check_gives_probabilities, probabilities
 from lessram.serving.lookup import Scratch, new_hot, predict_rows
 from lessram.serving.served import Served
 
@@ -88,7 +88,8 @@ class Predictor:
 
     def probabilities(self, rows: Batch | Any, *, trusted: bool = False) -> NDArray[np.float64]:
         """The probability of label 1 of each row; for models of log-loss only."""
-        return probabilities(self.predict(rows, trusted=trusted), self.loss)
+        check_gives_probabilities(self.loss)
+        return probabilities(self.predict(rows, trusted=trusted))
 
     def contributions(self, batch: Batch) -> NDArray[np.float64]:
         """What each feature of a batch adds to the margin of its row, in the order of its features of value not 0."""

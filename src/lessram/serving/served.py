@@ -12,7 +12,7 @@ import numpy as np
 from lessram.errors import FileFormatError
 from lessram.model import file
 from lessram.model.ledger import Ledger
-from lessram.model.model import NONZEROS, SQUARES, Kind, Model
+from lessram.model.model import NONZEROS, SQUARES, Model, described
 from lessram.model.spec import Spec
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.serving.store import Parameters, Store
@@ -87,13 +87,10 @@ class Served:
         """Map a file into memory, reading its header only; `verify` reads everything and compares checksums."""
         tensors, raw = file.read(path, verify=verify)
         name = os.fspath(path)
+        about = described(raw, SERVED, About, path, " (see `lessram compress`)")
         try:
-            kind = msgspec.json.decode(raw, type=Kind).kind
-            if kind != SERVED:
-                raise FileFormatError(f"{name}: found a {kind} model, expected a served one (see `lessram compress`)")
-            about = msgspec.json.decode(raw, type=About)
             store = Store.of(tensors, about.store, FixedPoint.parse(about.grid))
-        except (msgspec.ValidationError, KeyError) as error:
+        except KeyError as error:
             raise FileFormatError(f"{name}: cannot be understood: {error}") from None
         except ValueError as error:
             raise FileFormatError(f"{name}: damaged model file: its tensors do not fit: {error}") from None
