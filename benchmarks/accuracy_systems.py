@@ -53,7 +53,7 @@ def learned(data: DataSet, fields: dict[str, Any], rate: float, seed: int = 0) -
 
 def by_default(data: DataSet, fields: dict[str, Any], predict: DataSet | None = None) -> Run:
     """As `lessram train` does: what is not said is chosen on the first examples. Margins of `predict`, if any."""
-    spec, ahead = _chosen(data, fields)
+    spec, ahead = chosen(data, fields)
     learner = Learner(spec)
     start = time.perf_counter()
     margins = learner.learn(data.batch, trusted=True)
@@ -64,7 +64,7 @@ def by_default(data: DataSet, fields: dict[str, Any], predict: DataSet | None = 
     return Run(margins, seconds, learner.model.bits_per_slot)
 
 
-def _chosen(data: DataSet, fields: dict[str, Any]) -> tuple[Spec, NDArray[np.float64]]:
+def chosen(data: DataSet, fields: dict[str, Any], *, frozen: bool = False) -> tuple[Spec, NDArray[np.float64]]:
     """All choices, and the margins that the first examples are scored by."""
     spec = Spec(**{"slots": data.slots, **halfword_choices(fields), **fields})
     open_alpha, open_range = "alpha" not in fields, "weights" not in fields
@@ -72,7 +72,7 @@ def _chosen(data: DataSet, fields: dict[str, Any]) -> tuple[Spec, NDArray[np.flo
         return spec, np.empty(0)
     first = auto_choice.first_examples([data.batch])
     assert first is not None
-    return auto_choice.choose(spec, first, alpha=open_alpha, range=open_range)
+    return auto_choice.choose(spec, first, alpha=open_alpha, range=open_range, frozen=frozen)
 
 
 def _exists(fields: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from streams import cut, make_rows, to_batch
 from typer.testing import CliRunner
@@ -16,7 +17,7 @@ from lessram import LogisticRegression, SpecError
 from lessram.cli.main import app
 from lessram.data.batch import Batch, owned
 from lessram.data.formats import Form, Reading
-from lessram.learning import auto_choice
+from lessram.learning import auto_choice, frozen_choice
 from lessram.learning.auto_choice import CANDIDATES, FIRST, LEAST_GAIN, TIGHT, choose, first_examples
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
@@ -272,7 +273,7 @@ def test_the_paper_s_preset(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--alpha", "fast"], "--alpha must be a number or auto, got 'fast'"),
+        (["--alpha", "fast"], "--alpha must be a number, auto or frozen, got 'fast'"),
         (["--preset", "fast"], "--preset must be paper, got 'fast'"),
         (["-i", "MODEL", "--preset", "paper"], "--preset cannot be changed when going on"),
         (["-i", "MODEL", "--alpha", "auto"], "--alpha cannot be changed when going on"),
@@ -316,3 +317,57 @@ def test_the_estimator_chooses_a_range() -> None:
     assert (small.weights, small.rates) == ("e3m6x4", "squares6")
     streaming = LogisticRegression().partial_fit(X, batch.labels, classes=[0, 1])
     assert streaming.models_[0].spec.weights == "q3.12"
+
+
+# For a model that is then frozen
+
+
+def drifting(rows: int = 4000, seed: int = 8) -> Batch:
+    """Ten features out of 500; their effects hold, but a mood of a hundred rows says more than they do."""
+    rng = np.random.default_rng(seed)
+    slots, effects = rng.integers(0, 400, (rows, 10)), rng.normal(size=500)
+    slots[:, 0] = 400 + rng.integers(0, 3, rows)
+    mood = np.repeat(rng.choice([-6.0, 6.0], rows // 100), 100) * (1 + (slots[:, 0] - 400))
+    labels = effects[slots[:, 1:]].sum(axis=1) + mood > 0
+    return Batch(labels.astype(np.float32), np.arange(rows + 1) * 10, slots.astype(np.uint32).ravel())
+
+
+def frozen_loss(alpha: float, batch: Batch, learned: int) -> float:
+    learner, rest = Learner(msgspec.structs.replace(SPEC, alpha=alpha)), batch.slice(learned, batch.rows)
+    learner.learn(batch.slice(0, learned))
+    return loss_of(learner.predict(rest), rest)
+
+
+def test_a_frozen_model_gets_an_alpha_of_its_own_where_the_world_drifts() -> None:
+    first, whole = drifting(), drifting(12_000)
+    auto, frozen = (choose(SPEC, first, frozen=frozen) for frozen in (False, True))
+    assert frozen.spec.alpha < auto.spec.alpha
+    assert (frozen.margins == auto.margins).all(), "what is shown has not seen the choice"
+    assert frozen_loss(frozen.spec.alpha, whole, 4000) < 0.9 * frozen_loss(auto.spec.alpha, whole, 4000)
+
+
+def test_where_nothing_drifts_both_are_the_same() -> None:
+    assert choose(SPEC, stream(), frozen=True).spec == choose(SPEC, stream()).spec
+
+
+def test_a_gain_that_is_too_small_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frozen_choice, "LEAST_GAIN", 0.9)
+    assert choose(SPEC, drifting(), frozen=True).spec == choose(SPEC, drifting()).spec
+
+
+def test_the_command_and_the_estimator_choose_for_a_frozen_model(tmp_path: Path) -> None:
+    batch = drifting()
+    rows = batch.slots.reshape(batch.rows, -1).tolist()
+    lines = [f"{int(y)} {' '.join(map(str, row))}\n" for y, row in zip(batch.labels, rows, strict=True)]
+    (tmp_path / "rows.svm").write_text("".join(lines))
+    alphas = {}
+    for alpha in ("auto", "frozen"):
+        words = ["train", str(tmp_path / "rows.svm"), "-o", str(tmp_path / "model"), "--alpha", alpha, "--bits", "12"]
+        assert CliRunner().invoke(app, words).exit_code == 0
+        alphas[alpha] = Model.load(tmp_path / "model").spec.alpha
+    assert alphas["frozen"] < alphas["auto"]
+    X = sp.csr_array((np.ones(batch.features, np.float32), batch.slots, batch.indptr), shape=(batch.rows, 500))
+    for alpha, expected in alphas.items():
+        assert LogisticRegression(alpha=alpha, passes=1).fit(X, batch.labels).models_[0].spec.alpha == expected
+    streamed = LogisticRegression(alpha="frozen").partial_fit(X, batch.labels, classes=[0, 1])
+    assert streamed.models_[0].spec.alpha == DEFAULT_ALPHA

@@ -495,7 +495,7 @@ def test_bad_labels():
         ({"passes": 1.5}, "passes must be"),
         ({"n_slots": 0}, "n_slots must be"),
         ({"n_slots": "many"}, "n_slots must be"),
-        ({"alpha": "high"}, "alpha must be a number or auto, got 'high'"),
+        ({"alpha": "high"}, "alpha must be a number, auto or frozen, got 'high'"),
         ({"alpha": -1}, "alpha must be above 0"),
         ({"base": 1.0}, "base must be above 1"),
         ({"radius": 100.0}, "radius must be between"),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _RANDOMIZED = ("morris8", "ladder8")
 """The only rates of weights whose resolution follows a counter; a spec cannot tell its default from a wish."""
 
+_CHOSEN_ALPHAS = ("auto", "frozen")
+
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the model.")]
 
 
@@ -70,7 +72,11 @@ def train(
     bits: Annotated[int | None, typer.Option(min=0, max=40, metavar="B", help="2^B slots.  [22]")] = None,
     alpha: Annotated[
         str | None,
-        typer.Option(metavar="A", help="The learning rate's numerator; auto chooses on the first examples.  [auto]"),
+        typer.Option(
+            metavar="A",
+            help="The learning rate's numerator; auto chooses on the first examples, frozen so for a model that will "
+            "predict later data without learning on.  [auto]",
+        ),
     ] = None,
     beta: Annotated[float | None, typer.Option(help="Added to the root of squared gradients.  [0.3]")] = None,
     base: Annotated[float | None, typer.Option(help="Base of randomized counters and sums.  [1.1]")] = None,
@@ -182,7 +188,7 @@ def train(
         "l2": l2,
         "loss": loss,
         "slots": None if bits is None else 1 << bits,
-        "alpha": None if alpha in (None, "auto") else _rate(alpha),
+        "alpha": None if alpha in (None, *_CHOSEN_ALPHAS) else _rate(alpha),
         "beta": beta,
         "base": base,
         "radius": radius,
@@ -214,7 +220,7 @@ def train(
             if given is not None:
                 raise SpecError(f"{option} cannot be changed when going on from a model (-i)")
     unsaid = preset is None and initial is None
-    auto_alpha = alpha == "auto" or (alpha is None and unsaid)
+    auto_alpha = alpha in _CHOSEN_ALPHAS or (alpha is None and unsaid)
     auto_range = (weights == "auto" or (weights is None and unsaid)) and radius is None
     goes_on = bool(model.reader)  # what is not said again stays as it was
     sources = plan_sources(data)
@@ -232,7 +238,9 @@ def train(
         cache=None if cache is None else str(cache.absolute()),
         shuffle=shuffle,
     )
-    training = Training(model, plan, stream=stream, auto_alpha=auto_alpha, auto_range=auto_range)
+    training = Training(
+        model, plan, stream=stream, auto_alpha=auto_alpha, auto_range=auto_range, frozen=alpha == "frozen"
+    )
     _carry_out(training, output, quiet=quiet, json=json, whole_life=False)
 
 
@@ -273,7 +281,7 @@ def _rate(given: str | None) -> float:
     try:
         return float(given or "")
     except ValueError:
-        raise SpecError(f"--alpha must be a number or auto, got {given!r}") from None
+        raise SpecError(f"--alpha must be a number, auto or frozen, got {given!r}") from None
 
 
 def _start(initial: Path | None, chosen: dict[str, Any], preset: str | None) -> Model:

@@ -66,9 +66,10 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         with weights e3m6, shares 16 bits with the weight), with a randomized 8-bit count (morris8, the paper's, or
         ladder8, which is exact for small counts), with exact counts or sums (exact32, squares32, with float32 weights),
         or with the number of rows (global). None: squares8, or what the preset or the weights ask for.
-    alpha : float or "auto", default="auto"
+    alpha : float, "auto" or "frozen", default="auto"
         The learning rate's numerator. "auto": `fit` chooses it on the first 16,384 rows; `partial_fit`, which cannot
-        look ahead, takes 0.3. Clicks like 0.04 to 0.1, text 0.3 to 1.
+        look ahead, takes 0.3. Clicks like 0.04 to 0.1, text 0.3 to 1. "frozen": `fit` chooses it for rows in the order
+        of time and a model that is to predict later ones as it is: smaller where the world drifts.
     beta : float, default=0.3
         Added to the root of squared gradients in the rate's denominator.
     step : {"plain", "invariant"}, default=None

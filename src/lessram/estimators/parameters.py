@@ -16,6 +16,7 @@ from lessram.errors import SpecError
 from lessram.model.spec import PAPER, Spec, halfword_choices
 
 AUTO = "auto"
+FROZEN = "frozen"
 ENOUGH_ROWS = 20_000
 MOST_PASSES = 100
 """By default `fit` goes over small data again and again, until it has learned from `ENOUGH_ROWS` rows."""
@@ -34,8 +35,9 @@ def automatic(estimator: Any) -> dict[str, bool]:
     """What `fit` chooses on the first rows: alpha, the range of weights."""
     unsaid = estimator.preset is None
     return {
-        "alpha": unsaid and estimator.alpha == AUTO,
+        "alpha": (unsaid and estimator.alpha == AUTO) or estimator.alpha == FROZEN,
         "range": unsaid and estimator.weights == AUTO and estimator.radius is None,
+        "frozen": estimator.alpha == FROZEN,
     }
 
 
@@ -61,8 +63,10 @@ def _choices(estimator: Any) -> dict[str, Any]:
         raise SpecError(f"weights must be auto, float32 or a format such as q3.12, got {estimator.weights!r}")
     left_out = {"weights": AUTO, "alpha": AUTO, "codebook": None, "rates": None, "step": None}
     said = {name: getattr(estimator, name) for name in left_out if getattr(estimator, name) != left_out[name]}
+    if estimator.alpha == FROZEN:
+        del said["alpha"]
     if "alpha" in said:
-        said["alpha"] = _number("alpha", said["alpha"], "a number or auto")
+        said["alpha"] = _number("alpha", said["alpha"], "a number, auto or frozen")
     if "step" in said:
         said["step_rule"] = said.pop("step")
     return {

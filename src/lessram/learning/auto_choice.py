@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch, joined, owned
+from lessram.learning.frozen_choice import frozen_alpha
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.model.spec import Spec
@@ -103,10 +104,12 @@ def first_examples(batches: Iterable[Batch]) -> Batch | None:
     return first.examples()
 
 
-def choose(spec: Spec, batch: Batch, *, alpha: bool = True, range: bool = False, passes: int = 1) -> Choice:
+def choose(
+    spec: Spec, batch: Batch, *, alpha: bool = True, range: bool = False, frozen: bool = False, passes: int = 1
+) -> Choice:
     """Choose the `alpha` of a model to come, the `range` of its weights, or both, by the first examples of its stream.
 
-    `passes`: how often the data will be gone over.
+    `frozen`: alpha for a model that is to predict without learning on. `passes`: how often the data will be gone over.
 
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=2000).astype(np.float32)
@@ -121,7 +124,8 @@ def choose(spec: Spec, batch: Batch, *, alpha: bool = True, range: bool = False,
     trial = msgspec.structs.replace(spec, slots=max(1, len(distinct)))
     candidates = CANDIDATES if alpha else (spec.alpha,)
     winner, margins = _follow_the_leader(_Ranges(trial, candidates, small, several=range), small)
-    chosen = {"alpha": winner.alpha / math.sqrt(passes)} if alpha else {}
+    best = frozen_alpha(winner, candidates, small) if alpha and frozen else winner.alpha
+    chosen = {"alpha": best / math.sqrt(passes)} if alpha else {}
     return Choice(msgspec.structs.replace(spec, weights=winner.weights, **chosen), margins)
 
 

@@ -85,7 +85,7 @@ class Training:
     """Carries out a plan on a model, batch by batch. `stream` is the plan's sources, if they are open already.
 
     `auto_alpha`, `auto_range`: the first examples choose the model's alpha and how far its weights may reach
-    (`auto_choice.py`); what they chose stands in every checkpoint.
+    (`auto_choice.py`), with `frozen` for a model that will not learn on; what they chose stands in every checkpoint.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Training:
         stream: Stream | None = None,
         auto_alpha: bool = False,
         auto_range: bool = False,
+        frozen: bool = False,
     ) -> None:
         if model.reader and reading_of(model) != plan.reading:
             raise SpecError(_difference(reading_of(model), plan.reading, plan.sources[0].path))
@@ -103,7 +104,7 @@ class Training:
         self._stream = stream
         self.model = model
         self.learner = Learner(model)
-        self._choices = {"alpha": auto_alpha, "range": auto_range}
+        self._choices = {"alpha": auto_alpha, "range": auto_range, "frozen": frozen}
         self._choosing = auto_alpha or auto_range
         self.plan = plan
         self.report = Report(plan.max_errors)
