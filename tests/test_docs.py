@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import importlib
 import pkgutil
 import re
 import shlex
 from pathlib import Path
 
+import numpy as np
+import pandas
 import pytest
 import typer.main
 
@@ -112,6 +115,27 @@ def test_python_examples_import_what_exists(page: str, code: str) -> None:
                 assert hasattr(importlib.import_module(str(node.module)), alias.name)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "lessram":
             assert hasattr(lessram, node.attr)
+
+
+@pytest.mark.parametrize("page", ["README.md", "tutorial.md", "serving.md"])
+def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their order, with the data that they speak of; in smaller tables."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed")
+    lines = [f"{r % 2} {r % 2}:1 {2 + r % 7}:0.5" for r in range(200)]
+    frame = pandas.DataFrame({"click": np.arange(200) % 2, "site": ["rome", "oslo"] * 100, "price": np.arange(200.0)})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clicks.svm.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    (tmp_path / "today.svm").write_text("\n".join(lines))
+    (tmp_path / "ads").mkdir()
+    for path in ("ads/1.parquet", "tomorrow.parquet"):
+        frame.to_parquet(tmp_path / path)
+    learner = lessram.Learner(lessram.Spec(slots=1 << 10))
+    learner.model.save(tmp_path / "clicks.lessram")
+    X, y = frame[["price"]].to_numpy(), frame["click"].to_numpy()
+    names = {"X": X, "y": y, "more": X, "labels": y, "frame": frame.drop(columns="click")}
+    for name, code in FENCES:
+        if name == page:
+            exec(code.replace("1 << 24", "1 << 10"), names)
 
 
 def test_the_rules_can_fail() -> None:
