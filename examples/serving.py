@@ -50,8 +50,7 @@ def main() -> None:
         path = Path(folder) / "clicks.served"
         made.served.save(path)
         predictor = Predictor.open(path)
-        (batch,) = predictor.batches(later[:3])
-        for row, probability in zip(later, predictor.probabilities(batch), strict=False):
+        for row, probability in zip(later, predictor.probabilities(later[:3]), strict=False):
             print(f"{probability:.3f} {row}")
 
 
