@@ -196,19 +196,26 @@ class _Memory:
 
 
 class _Objects:
-    """A pandas frame with columns of Python objects, which Arrow must copy: some rows at a time."""
+    """A pandas frame with columns of Python objects, which Arrow must copy: some rows at a time.
 
-    def __init__(self, frame: Any, name: str, columns: Sequence[Any]) -> None:
-        self.name, self._frame = name, frame
-        one_by_one = (_from_pandas(frame, [column]).schema.field(0) for column in columns)
-        self.schema = import_pyarrow().schema(list(one_by_one))
+    The type of such a column is known when all of it has been looked at. Who knows what the columns mean does not ask
+    for it, and takes each part by what it holds.
+    """
+
+    def __init__(self, frame: Any, name: str, labels: Sequence[Any], *, typed: bool) -> None:
+        pa = import_pyarrow()
+        self.name, self._frame, self._typed = name, frame, typed
+        self._labels = {str(label): label for label in labels}
+        types = (_from_pandas(frame, [label]).schema.types[0] if typed else pa.null() for label in labels)
+        self.schema = pa.schema(list(zip(self._labels, types, strict=True)))
 
     def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
         _check_present(columns, self.schema, self.name)
-        chosen = import_pyarrow().schema([self.schema.field(name) for name in columns])
+        types = import_pyarrow().schema([self.schema.field(name) for name in columns]) if self._typed else None
+        labels = None if self._typed else [self._labels[name] for name in columns]
         with _Blaming(self.name):
             for row in range(0, len(self._frame), ROWS):
-                yield from _from_pandas(self._frame.iloc[row : row + ROWS], None, chosen).to_batches()
+                yield from _from_pandas(self._frame.iloc[row : row + ROWS], labels, types).to_batches()
 
     def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The batches from the first on, with some columns."""
@@ -252,7 +259,7 @@ def _in_memory(data: Any, name: str, columns: Sequence[str] | None) -> _Memory |
             return _Memory(_frame(data), name)
         chosen = [label for label in data.columns if columns is None or str(label) in columns]
         if any(data.dtypes[label].name == "object" for label in chosen if data.columns.is_unique):
-            return _Objects(data, name, chosen)
+            return _Objects(data, name, chosen, typed=columns is None)
         return _Memory(_from_pandas(data, chosen), name)
     except (pa.lib.ArrowException, TypeError, ValueError) as error:
         if isinstance(error, SpecError):
