@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rounding_loss import DATA
 from scipy.sparse import csr_matrix
 from workload import draw_batch
 
 from lessram import Batch, read_batches
+from lessram.data.batch import joined, owned
 from lessram.data.formats import Choices
 
 AVAZU_CATEGORIES = (
@@ -72,26 +72,10 @@ def compact(batch: Batch) -> Batch:
     return batch._replace(indptr=batch.indptr - first, slots=batch.slots[first:last], values=values)
 
 
-def _joined(batches: list[Batch]) -> Batch:
-    values: NDArray[np.float32] | None = None
-    if any(batch.values is not None for batch in batches):
-        parts = [np.ones(b.features, np.float32) if b.values is None else b.values for b in batches]
-        values = np.concatenate(parts)
-    starts = np.cumsum([0, *(batch.features for batch in batches)])
-    indptr = [batch.indptr[1:] + start for batch, start in zip(batches, starts[:-1], strict=True)]
-    return Batch(
-        np.concatenate([batch.labels for batch in batches]),
-        np.concatenate([np.zeros(1, np.int64), *indptr]),
-        np.concatenate([batch.slots for batch in batches]),
-        values,
-    )
-
-
 def read(path: Path, name: str, bits: int, choices: Choices | None = None) -> DataSet:
     """A file of any format as a data set; `choices` say what the columns of a table are."""
     reader = read_batches([str(path)], slots=1 << bits, choices=choices)
-    kept = [Batch._make(None if part is None else part.copy() for part in batch) for batch, _ in reader]
-    return DataSet(name, bits, _joined(kept))
+    return DataSet(name, bits, joined([owned(batch) for batch, _ in reader]))
 
 
 def _reviews(source: Path, folder: Path, most: int | None) -> DataSet:

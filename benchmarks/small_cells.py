@@ -32,6 +32,7 @@ from timing import race
 from workload import draw_batch, with_values
 
 from lessram import Batch, Learner, Spec, read_batches
+from lessram.data.batch import joined, owned
 from lessram.data.formats import Choices
 from lessram.data.reader import BatchReader
 from lessram.learning.metrics import Scores
@@ -58,7 +59,7 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def _kept(reader: BatchReader) -> Batch:
-    return peer_sets._joined([Batch._make(None if part is None else part.copy() for part in b) for b, _ in reader])
+    return joined([owned(batch) for batch, _ in reader])
 
 
 def _columns(name: str, file: str, label: str, ignored: str) -> DataSet | None:
