@@ -114,6 +114,12 @@ WRONG = [
 ]
 
 
+def test_labels_of_table_rows_are_not_looked_at() -> None:
+    expected = rows(TABLE, b'{"site": "rome", "user": {"age": 3}}', Form.ROW)
+    assert len(expected[0][0]) == 2
+    assert rows(TABLE, b'{"site": "rome", "user": {"age": 3}, "click": "unknown"}', Form.ROW) == expected
+
+
 @pytest.mark.parametrize(("reading", "body", "form", "message"), WRONG)
 def test_bad_rows_are_described(reading: Reading, body: bytes, form: Form, message: str) -> None:
     with pytest.raises(DataError, match=message):

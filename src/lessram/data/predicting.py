@@ -26,9 +26,11 @@ def read_to_predict(
     stream: Stream, reading: Reading, slots: int, *, max_errors: int = 0, threads: int = 1
 ) -> BatchReader:
     """The rows of files, or of a table in memory, as batches."""
+    if reading.schema:
+        reading = msgspec.structs.replace(reading, schema=reading.schema.to_predict())
     return BatchReader(
         stream,
-        _without_labels(reading),
+        reading,
         slots=slots,
         labels="real",
         keep_unlabelled=True,
@@ -70,12 +72,3 @@ def margins_of(predict: Callable[[Batch], NDArray[np.float64]], batches: Iterato
 
 def _batches(reader: BatchReader) -> Iterator[Batch]:
     return (batch for batch, _ in reader)
-
-
-def _without_labels(reading: Reading) -> Reading:
-    """The same reading of a table's features alone."""
-    schema = reading.schema
-    if schema is None:
-        return reading
-    kinds = tuple("ignored" if kind in ("label", "weight") else kind for kind in schema.kinds)
-    return msgspec.structs.replace(reading, schema=msgspec.structs.replace(schema, kinds=kinds))

@@ -135,6 +135,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         chosen = ("categorical", "numeric", "text")
         return tuple(name for name, kind in zip(self.columns, self.kinds, strict=True) if kind in chosen)
 
+    def to_predict(self) -> Schema:
+        """The same for rows whose labels and weights are not to be looked at."""
+        kinds: tuple[Kind, ...] = tuple("ignored" if kind in ("label", "weight") else kind for kind in self.kinds)
+        return msgspec.structs.replace(self, kinds=kinds)
+
     def arranged(self, columns: Sequence[str], place: str = "") -> Schema:
         """The same meaning for a table with its columns in another order; columns unknown here are ignored.
 

@@ -22,7 +22,7 @@ class TableRows:
 
     def __init__(self, schema: Schema, slots: int) -> None:
         self._columns = schema.features
-        self._parser = JsonParser(schema, slots, **PREDICTING)
+        self._parser = JsonParser(schema.to_predict(), slots, **PREDICTING)
 
     def batches(self, body: bytes, form: Form) -> Iterator[Batch]:
         if form is Form.TEXT:
