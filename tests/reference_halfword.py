@@ -84,10 +84,10 @@ class HalfwordLearner(SquaresLearner):
     """Weights are gridpoints of e3m6, or of e3m7 once their sums are high; all else as for 24 bits."""
 
     def __init__(self, *, slots: int, weights: str, rates: str, radius: float | None = None, **choices: Any) -> None:
-        k = {"e3m6": 0, "e3m6x2": 1, "e3m6x4": 2}[weights]  # so often doubled
+        k = {"e3m6x0.25": -2, "e3m6": 0, "e3m6x2": 1, "e3m6x4": 2}[weights]  # so often doubled
         assert rates == "squares6"
         super().__init__(slots=slots, weights=f"q{2 + k}.{11 - k}", rates="squares8", **choices)
-        self.limit = limit_within(None if radius is None else radius / 2**k)
+        self.limit = limit_within(None if radius is None else radius / 2.0**k)
         self.accumulator = SixBits()
 
     def stepped(self, slot: int, delta: np.float32, bits: int) -> int:

@@ -18,7 +18,7 @@ from lessram.cli.main import app
 from lessram.data.batch import Batch, owned
 from lessram.data.formats import Form, Reading
 from lessram.learning import auto_choice, frozen_choice
-from lessram.learning.auto_choice import CANDIDATES, FIRST, LEAST_GAIN, TIGHT, choose, first_examples
+from lessram.learning.auto_choice import CANDIDATES, FIRST, LEAST_GAIN, ROOM, TIGHT, choose, first_examples
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.learning.training import Plan, Training, plan_sources
@@ -108,6 +108,20 @@ def test_the_range_for_an_alpha_that_was_given() -> None:
     chosen = choose(spec, batch, alpha=False, range=True).spec
     assert (chosen.alpha, chosen.weights) == (5.0, "q4.11")
     assert choose(Spec(slots=4, alpha=0.01), batch, alpha=False, range=True).spec.weights == "q3.12"
+
+
+def test_minifloats_become_narrower_where_weights_keep_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = stream()
+    spec = Spec(slots=500, weights="e3m6", rates="squares6", alpha=0.1)
+    assert choose(spec, batch, alpha=False, range=True).spec.weights == "e3m6", "too few examples to tell"
+    monkeypatch.setattr(auto_choice, "ROWS", batch.rows)
+    chosen = choose(spec, batch, alpha=False, range=True).spec
+    learner = Learner(spec)
+    learner.learn(batch)
+    reach = np.abs(learner.model.weights()).max()
+    assert chosen.grid.narrower.largest < ROOM * reach <= chosen.grid.largest < spec.grid.largest
+    assert choose(spec, batch, alpha=False, range=False).spec.weights == "e3m6"
+    assert choose(Spec(slots=500, alpha=0.1), batch, alpha=False, range=True).spec.weights == "q3.12"
 
 
 @pytest.mark.parametrize("places", [[], [1, 2, 900], list(range(10, 1000, 90))])

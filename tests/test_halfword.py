@@ -72,13 +72,22 @@ def test_rows(step_rule, valued):
     assert learner.predict(to_batch(rows, valued=valued)).tolist() == [reference.play(row) for row in rows]
 
 
-@pytest.mark.parametrize("choices", [{"weights": "e3m6x2"}, {"weights": "e3m6x4", "radius": 1.3, "alpha": 5.0}])
-def test_wider_formats(choices):
-    """The same cells, with a longer unit: the reference is given steps that are so many times as long."""
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"weights": "e3m6x2"},
+        {"weights": "e3m6x4", "radius": 1.3, "alpha": 5.0},
+        {"weights": "e3m6x0.25", "alpha": 60.0, "step_rule": "plain"},
+    ],
+)
+def test_wider_and_narrower_formats(choices):
+    """The same cells, with another unit: the reference is given a grid whose step is that unit."""
     learner, reference = pair(**choices)
     learn_both(learner, reference, VALUED, to_batch(VALUED))
     if "radius" in choices:
         assert np.abs(learner.model.weights()).max() == 4 * 0.32421875, "the largest gridpoint within 1.3"
+    if choices["weights"] == "e3m6x0.25":
+        assert np.abs(learner.model.weights()).max() == 1.984375, "weights end there"
 
 
 @pytest.mark.parametrize("loss", ["squared", "hinge"])
@@ -317,7 +326,7 @@ def test_models_give_weights_in_their_own_scale():
         ({"weights": "e4m5", "rates": "squares6"}, "go together only, got weights e4m5 with rates squares6"),
         ({"weights": "e4m5x2", "rates": "squares6"}, "go together only, got weights e4m5x2 with rates squares6"),
         ({"weights": "e3m6x2"}, "go together only, got weights e3m6x2 with rates squares8"),
-        ({"weights": "e3m6x3", "rates": "squares6"}, "must be a power of two, 2 to 512, got 'e3m6x3'"),
+        ({"weights": "e3m6x3", "rates": "squares6"}, "must be a power of two, 0.125 to 512 but not 1, got 'e3m6x3'"),
         ({"weights": "e3m6x2", "rates": "squares6", "radius": 16.0}, "radius must be between 0.001953125 and 15.875"),
         ({"weights": "e3m", "rates": "squares6"}, "expected a minifloat format such as e3m6, got 'e3m'"),
         ({"weights": "e3m6", "rates": "squares6", "base": 1.2}, "base cannot be chosen with rates squares6"),

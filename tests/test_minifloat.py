@@ -175,7 +175,7 @@ def test_a_radius_off_the_grid_is_refused(radius):
 def test_other_formats_and_names():
     assert str(Minifloat.parse("e4m5")) == "e4m5"
     assert Minifloat.parse("e4m5").step == 2.0**-17
-    for text in ("e3", "q3.6", "m6e3", "e3m6 ", "e0m9", "E3M6", "e3m6x", "e3m6x02", "e3m6x-2", "e3m6x16384"):
+    for text in ("e3", "q3.6", "m6e3", "e3m6 ", "e0m9", "E3M6", "e3m6x", "e3m6x02", "e3m6x-2", "e3m6x.5", "e3m6x16384"):
         with pytest.raises(SpecError, match="such as e3m6"):
             Minifloat.parse(text)
 
@@ -189,6 +189,20 @@ def test_wider_formats_are_the_same_grid_times_a_power_of_two():
         assert Minifloat.parse(str(grid)) == grid
         assert (grid.units(ordinals) == E3M6.units(ordinals)).all()
         assert grid.units_within(times * 1.01) == E3M6.units_within(1.01)
-    for times in (1, 3, 6, 1024):
-        with pytest.raises(SpecError, match=f"power of two, 2 to 512, got 'e3m6x{times}'"):
+    for times in (1, 3, 6, 1024, "0.50", 0.75, 0.0, "0.06"):
+        with pytest.raises(SpecError, match=f"power of two, 0.125 to 512 but not 1, got 'e3m6x{times}'"):
             Minifloat.parse(f"e3m6x{times}")
+
+
+def test_narrower_formats_have_all_gridpoints_of_e3m6_within_their_reach_and_finer_ones():
+    def weights(grid):
+        return set((grid.units(np.arange(grid.largest_ordinal + 1)) * grid.step).tolist())
+
+    grid = E3M6
+    for times in (0.5, 0.25, 0.125):
+        grid = grid.narrower
+        assert (str(grid), grid.step, grid.largest) == (f"e3m6x{times}", times * E3M6.step, times * E3M6.largest)
+        assert Minifloat.parse(str(grid)) == grid
+        assert grid.wider.narrower == grid
+        assert {w for w in weights(E3M6) if w <= grid.largest} < weights(grid)
+    assert grid.narrower is None

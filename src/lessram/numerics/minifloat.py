@@ -6,7 +6,8 @@ step is the unit; in units every weight is an integer:
     0 .. 2^(Y+1) in steps of 1, then 2^Y gridpoints in steps of 2 up to 2^(Y+2), in steps of 4 up to 2^(Y+3) ...
 
 e3m6: step 2^-10 below 1/8, doubling with every binade, 2^-4 below 8. eXmYxT is the same T times as large, T a power of
-two: e3m6x4 reaches up to 32 and has steps of 2^-8 below 1/2. Counted in units the two are one.
+two: e3m6x4 reaches up to 32 and has steps of 2^-8 below 1/2, e3m6x0.25 up to 2 and steps of 2^-12 below 1/32. Counted
+in units they are one.
 
 A weight is stored as its ordinal on the grid, ... -2, -1, 0, 1, 2 ..., so that neighbours differ by one and zeroed
 memory holds zeros. One more bit of mantissa halves every step: the gridpoints of e3m6 are those of e3m7 with even
@@ -40,7 +41,7 @@ from lessram.numerics.rounding import LARGEST_STEP
 
 REACH = 8.0
 """Where every format ends, but for its factor; weights stay below."""
-MOST_TIMES = 512
+LEAST_TIMES, MOST_TIMES = 0.125, 512
 
 
 @dataclass(frozen=True)
@@ -54,26 +55,29 @@ class Minifloat:
     array([   0,    1,  127,  128,  130, -130, 8128])
     >>> Minifloat.parse("e3m6x4").largest
     31.75
+    >>> str(e3m6.narrower), e3m6.narrower.largest
+    ('e3m6x0.5', 3.96875)
     """
 
     exponent_bits: int
     mantissa_bits: int
-    times: int = 1
+    times: float = 1
     """How much larger everything is than in eXmY."""
 
     @classmethod
     def parse(cls, text: str) -> Minifloat:
-        """Read "e3m6", or "e3m6x4"."""
-        match = re.fullmatch(r"e([1-4])m(\d)(?:x([1-9]\d{0,3}))?", text)
+        """Read "e3m6", "e3m6x4" or "e3m6x0.25"."""
+        match = re.fullmatch(r"e([1-4])m(\d)(?:x([1-9]\d{0,3}|0\.\d{1,3}))?", text)
         if match is None:
             raise SpecError(f"expected a minifloat format such as e3m6, got {text!r}")
-        times = 1 if match[3] is None else int(match[3])
-        if match[3] is not None and (times == 1 or times > MOST_TIMES or times & (times - 1)):
-            raise SpecError(f"the factor of a minifloat format must be a power of two, 2 to {MOST_TIMES}, got {text!r}")
-        return cls(int(match[1]), int(match[2]), times)
+        found = cls(int(match[1]), int(match[2]), 1 if match[3] is None else float(match[3]))
+        if str(found) != text or not LEAST_TIMES <= found.times <= MOST_TIMES or math.frexp(found.times)[0] != 0.5:
+            expected = f"a power of two, {LEAST_TIMES} to {MOST_TIMES} but not 1"
+            raise SpecError(f"the factor of a minifloat format must be {expected}, got {text!r}")
+        return found
 
     def __str__(self) -> str:
-        return f"e{self.exponent_bits}m{self.mantissa_bits}" + (f"x{self.times}" if self.times > 1 else "")
+        return f"e{self.exponent_bits}m{self.mantissa_bits}" + ("" if self.times == 1 else f"x{self.times:g}")
 
     @property
     def width(self) -> int:
@@ -89,6 +93,11 @@ class Minifloat:
     def wider(self) -> Minifloat | None:
         """The format of as many bits that reaches twice as far, in steps twice as long, if there is one."""
         return replace(self, times=2 * self.times) if self.times < MOST_TIMES else None
+
+    @property
+    def narrower(self) -> Minifloat | None:
+        """The format of as many bits that reaches half as far, in steps half as long, if there is one."""
+        return replace(self, times=self.times / 2) if self.times > LEAST_TIMES else None
 
     @property
     def largest_ordinal(self) -> int:
