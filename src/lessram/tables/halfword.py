@@ -13,6 +13,7 @@ weight, too, crosses from `observe` to `move`, where the vector pass computes wh
 
     observe   scalar   the cell is noted, its weight joins the dot product, half the prefetches
     prepare   scalar   the other prefetches
+              vector   the heights of the levels
               vector   the row's rates, from the sums before they are rounded to levels
               vector   levels advanced at random
     move      vector   new cells: weight + step rounded at random to its grid
@@ -38,7 +39,8 @@ from lessram.numerics.rounding import project
 from lessram.numerics.six_bits import FIRST_HIGH, LEVEL_BITS, LEVELS, advanced_by_pairs, six_bit_accumulator
 from lessram.numerics.vector import padded
 from lessram.tables.flat import ask, ask_other_half
-from lessram.tables.halfword_passes import cell_row, pair_level_row
+from lessram.tables.halfword_passes import cell_row, height_row, pair_level_row
+from lessram.tables.memory import spread_arrays
 from lessram.tables.squares_passes import rate_row
 from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 
@@ -92,10 +94,8 @@ class HalfwordScratch(NamedTuple):
 def halfword_scratch(longest: int) -> HalfwordScratch:
     """Scratch for rows of up to `longest` features."""
     kinds = (np.uint32, np.int32, np.int32, np.float32, np.float32, np.int32, np.int32)
-    arrays: list[Any] = [np.zeros(padded(longest), kind) for kind in kinds]
-    made = HalfwordScratch(*arrays)
-    made.sums[:] = 1.0  # lanes behind a row divide by this
-    return made
+    arrays: list[Any] = spread_arrays(padded(longest), kinds)
+    return HalfwordScratch(*arrays)
 
 
 def halfword_rule(alpha: float, beta: float, grid: Minifloat, radius: float | None) -> HalfwordRule:
@@ -156,7 +156,6 @@ def observe_one(table, rule, batch, row, scratch, j):
     x = feature_value(batch.values, row.start + j)
     scratch.cells[j] = np.int32(cell)
     scratch.units[j] = np.int32(units)
-    scratch.sums[j] = rule.sums.heights[cell & np.uint64(_CODE)]
     return weighted(units, batch.values, x)
 
 
@@ -188,6 +187,7 @@ def _prepare(table, rule, batch, row, scratch, square):
         lowest, s = rule.sums.lowest, np.float32(square)
         values, start, length = batch.values, row.start, row.length
         alpha, beta = rule.alpha, rule.beta
+        height_row(scratch, length, rule.sums)
         reach = rate_row(scratch.sums, values, start, scratch.noted, length, s, lowest, alpha, beta)
         fraction = fraction_of(shared_word(row.key))
         pair_level_row(scratch, values, start, length, s, rule.sums, row.key, fraction)

@@ -1,4 +1,4 @@
-"""The vector passes over a row of halfwords: every cell's level advanced, its weight rounded.
+"""The vector passes over a row of halfwords: every cell's height looked up, its level advanced, its weight rounded.
 
 They equal, lane by lane and bit by bit, `advanced_by_pairs` of numerics.six_bits and `rounded_sum` of
 numerics.minifloat, projected.
@@ -13,8 +13,24 @@ from lessram.numerics.minifloat import BINADE_SHIFT, EXPONENT, FINE_REACH, FIRST
 from lessram.numerics.random import UNIFORM_STEP
 from lessram.numerics.rounding import LARGEST_STEP
 from lessram.numerics.six_bits import BASE, FIRST_HIGH, LAST, LEVEL_BITS, LEVELS, PAIR_GAP
-from lessram.numerics.vector import FLOATS, I32, INTS, Vector, blocks, load, random_words, splat, store
+from lessram.numerics.vector import FLOATS, I32, INTS, Vector, blocks, load, look_up, random_words, splat, store
 from lessram.tables.squares_passes import addends, climbed_levels, fields_of, fine_uniforms, values_at
+
+
+@intrinsic
+def height_row(typingctx, scratch, length, sums):  # type: ignore[no-untyped-def]
+    """scratch.sums = the heights of the cells' levels, which AVX-512 has in registers."""
+    signature = types.void(scratch, types.uint64, sums)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = fields_of(builder, signature.args[0], args[0])
+        kind, heights = fields_of(builder, signature.args[2], args[2])["heights"]
+        with blocks(builder, args[1]) as j:
+            codes = load(context, builder, *arrays["cells"], j, INTS) & (LEVELS - 1)
+            store(context, builder, *arrays["sums"], j, look_up(context, builder, kind, heights, codes))
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 @intrinsic
