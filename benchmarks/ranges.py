@@ -24,7 +24,7 @@ from lessram.learning import auto_choice
 FLOAT = {"weights": "float32", "rates": "squares32"}
 FORMATS = {
     "squares8": ("q3.12", "q4.11", "q5.10", "q6.9"),
-    "squares6": ("e3m6", "e3m6x2", "e3m6x4", "e3m6x8"),
+    "squares6": ("e3m6", "e3m6x0.25", "e3m6x0.5", "e3m6x2", "e3m6x4", "e3m6x8"),
 }
 
 

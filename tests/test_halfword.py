@@ -22,7 +22,7 @@ from lessram.learning.learner import Learner
 from lessram.model.spec import Spec
 from lessram.numerics import six_bits as ours
 from lessram.numerics.accumulator import fine_uniform
-from lessram.tables.halfword import Halfword
+from lessram.tables.halfword import Halfword, halfword_scratch
 from lessram.tables.layout import allocate, nbytes_of, put_weights, stored_weights, touched
 
 SLOTS = 96
@@ -286,6 +286,16 @@ def test_two_bytes_a_slot():
     assert not touched(table).any()
     assert not stored_weights(table).any()
     assert table.cells.dtype.itemsize == table.cells.dtype.alignment == 2
+
+
+@pytest.mark.parametrize("longest", [1, 1000, 1024, 5000])
+def test_scratch_arrays_lie_apart(longest):
+    arrays = halfword_scratch(longest)
+    starts = [array.ctypes.data for array in arrays]
+    assert all(start % 64 == 0 for start in starts)
+    assert len({start % 4096 // 512 for start in starts}) == len(arrays), "no two at one place of a page"
+    assert all(a + x.nbytes <= b for (a, x), (b, _) in pairwise(zip(starts, arrays, strict=True)))
+    assert all(len(array) >= longest and not array.any() for array in arrays)
 
 
 @pytest.mark.parametrize("high", [False, True])

@@ -38,7 +38,7 @@ def train(
         typer.Option(
             metavar="FORMAT",
             help="float32, fixed point qN.M of at most 16 bits, e3m6 or e3m6xT, adaptive; auto is q3.12 (with "
-            "squares6, e3m6), or a wider format if the first examples need it.  [auto]",
+            "squares6, e3m6), wider or narrower if the first examples say so.  [auto]",
         ),
     ] = None,
     codebook: Annotated[

@@ -57,7 +57,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     weights : str, default="auto"
         float32, a fixed-point format qN.M of at most 16 bits, e3m6, a minifloat of 10 bits, with squares6, or
         adaptive: a byte for a rare feature, 24 bits for others, with rates by counts. "auto": q3.12, or with squares6
-        e3m6; `fit` looks at the first 16,384 rows and takes a wider format of as many bits if they need it.
+        e3m6; `fit` looks at the first 16,384 rows and takes a wider format of as many bits if they need it, or a
+        narrower e3m6x0.5 ... if they leave room.
     codebook : {"standard", "auto"}, default=None
         With adaptive weights, what their bytes stand for: the standard book (None), or one designed from the first
         4,096 rows.

@@ -57,7 +57,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How many coefficients the table has."""
     weights: str = "q3.12"
     """float32, a fixed-point format qN.M of at most 16 bits, e3m6, a 10-bit minifloat that goes with squares6 (e3m6x2,
-    e3m6x4 ...: the same so many times as wide), or adaptive: a byte for a rare coordinate, more for those that need it.
+    e3m6x0.5 ...: the same, so many times as wide), or adaptive: a byte for a rare coordinate, more for others.
     gamma is a control: the paper's grids of gamma times the rate, whose bits are counted but not saved."""
     rates: str = "squares8"
     """global: alpha / sqrt(t). By counts: exact32; morris8, the paper's 8-bit randomized counter; ladder8, one that is
