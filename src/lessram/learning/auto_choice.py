@@ -54,8 +54,8 @@ TIGHT = 0.5
 LEAST_GAIN = 0.002
 """By how much twice the range must lower the loss, or by which part of a loss above 1, to be taken."""
 ROOM = 4
-"""How often the largest weight after `ROWS` examples must fit into a narrower range. Seven real streams, 1.3 to 26 times
-as long, went on to grow by 1.02 to 1.8."""
+"""How often the largest weight after `ROWS` examples must fit into a narrower range. On seven real streams, 1.3 to 26
+times as long, it went on to grow by 1.02 to 1.8."""
 
 _FIRST_LOOK = 64
 
