@@ -24,8 +24,9 @@ from lessram.learning import auto_choice
 FLOAT = {"weights": "float32", "rates": "squares32"}
 FORMATS = {
     "squares8": ("q3.12", "q4.11", "q5.10", "q6.9"),
-    "squares6": ("e3m6", "e3m6x0.25", "e3m6x0.5", "e3m6x2", "e3m6x4", "e3m6x8"),
+    "squares6": ("e3m6x0.25", "e3m6x0.5", "e3m6", "e3m6x2", "e3m6x4", "e3m6x8"),
 }
+STARTS = {"squares8": "q3.12", "squares6": "e3m6"}
 
 
 def measure(data: DataSet, seeds: int) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def measure(data: DataSet, seeds: int) -> dict[str, Any]:
             runs = (learned(data, {"weights": weights, "rates": rates}, exact["rate"], seed) for seed in range(seeds))
             excess = [scored(run.margins, data.batch)["log_loss"] / exact["log_loss"] - 1 for run in runs]
             added[weights] = {"mean": fmean(excess), "standard_error": stdev(excess) / len(excess) ** 0.5}
-        spec = Spec(slots=data.slots, weights=formats[0], rates=rates, alpha=exact["rate"])
+        spec = Spec(slots=data.slots, weights=STARTS[rates], rates=rates, alpha=exact["rate"])
         chosen[rates] = auto_choice.choose(spec, first, alpha=False, range=True).spec.weights
     control = Learner(Spec(slots=data.slots, alpha=exact["rate"], **FLOAT))
     control.learn(data.batch, trusted=True)

@@ -187,6 +187,13 @@ def verdict(reached: bool) -> str:
     return "[green]reached[/]" if reached else "[red]missed[/]"
 
 
+def compared(change: Mean) -> str:
+    """What a change of the loss is, if it is more than twice its standard error."""
+    if abs(change.value) <= 2 * change.error:
+        return "[yellow]level[/]"
+    return "[green]lower[/]" if change.value < 0 else "[red]higher[/]"
+
+
 def run_accuracy(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     columns = ("set", "rows", "alpha", "log-loss, 64 bits", "added by 24 bits", "added by 16 bits", "formats")
     table = Table(*columns, title=f"added log-loss, {chosen.seeds} seeds", title_justify="left")
@@ -217,9 +224,7 @@ def run_bytes(chosen: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append(row)
             losses = [f"{number:.5f}" for number in row["log_loss"].values()]
             change = row["change"]
-            table.add_row(
-                row["set"], str(load), f"{row['bytes']:,}", *losses, change.percent(), verdict(change.value < 0)
-            )
+            table.add_row(row["set"], str(load), f"{row['bytes']:,}", *losses, change.percent(4), compared(change))
     console.print(table)
     return rows
 
