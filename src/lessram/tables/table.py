@@ -11,6 +11,8 @@ the generic loop costs nothing. A table's module is the only code that touches i
 
 `look` and `observe` return the sum of w x in units of the grid, in float64. The others come after `observe`
 of the same row, with the gradient g of the loss in that sum and its square s.
+
+Tables that were trained apart become one slot by slot: tables/merging.py.
 """
 
 from __future__ import annotations
