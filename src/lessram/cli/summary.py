@@ -156,6 +156,6 @@ def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
         ("time", f"{values['seconds']:.2f} s{compiled}, {speed}"),
     ]
     if values["hashed"]:
-        which = "names, and numbers beyond the table (or all, as asked)"
-        lines.insert(1, ("hashed", f"{values['hashed']:,} of these features: {which}"))
+        which = "names, numbers beyond the table (or all, as asked)"
+        lines.insert(1, ("hashed", f"{values['hashed']:,} features: {which}"))
     return lines
