@@ -121,10 +121,19 @@ def test_rows_with_zeros_and_repeated_columns(rows: list[Row], dtype: type) -> N
 
 
 def test_blocks_are_bounded_but_for_one_long_row(small_blocks: None) -> None:
-    matrix = sp.csr_array(np.vstack([np.ones((5, 20)), np.zeros((3, 20)), np.ones((30, 20))]).astype(np.float32))
+    matrix = sp.csr_array(2 * np.vstack([np.ones((5, 20)), np.zeros((3, 20)), np.ones((30, 20))]))
     assert [batch.rows for batch in Matrix(matrix, 64).batches()][:3] == [2, 2, 5]
-    wide = sp.csr_array(np.ones((4, 200), np.float32))
+    wide = sp.csr_array(2 * np.ones((4, 200)))
     assert [batch.features for batch in Matrix(wide, 256).batches()] == [200] * 4
+
+
+@pytest.mark.parametrize("values", [np.float32(2), np.float64(1)])
+def test_what_is_not_copied_comes_in_large_blocks(values: Any, small_blocks: None) -> None:
+    matrix = sp.csr_array(np.full((8, 200), values))
+    found = list(Matrix(matrix, 256).batches())
+    assert sum(batch.rows for batch in found) == 8
+    assert len(found) < 8
+    assert all(np.shares_memory(batch.slots, matrix.indices) for batch in found)
 
 
 @pytest.mark.parametrize("data", [sp.csr_array((0, 5)), sp.csr_array((3, 5)), np.empty((0, 4)), np.zeros((3, 0))])

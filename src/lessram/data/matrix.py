@@ -147,15 +147,27 @@ class _Sparse:
         row = 0
         while row < self.rows:
             stop = min(row + ROWS, self.rows)
-            full = int(np.searchsorted(self._indptr[row : stop + 1], self._indptr[row] + FEATURES, side="right")) - 1
-            stop = min(stop, row + max(full, 1))
+            if not self._is_taken_as_it_is:
+                full = (
+                    int(np.searchsorted(self._indptr[row : stop + 1], self._indptr[row] + FEATURES, side="right")) - 1
+                )
+                stop = min(stop, row + max(full, 1))
             yield row, self._block(row, stop)
             row = stop
+
+    @property
+    def _all_ones(self) -> bool:
+        return self._survey.ones == int(self._indptr[-1]) - int(self._indptr[0])
+
+    @property
+    def _is_taken_as_it_is(self) -> bool:
+        """Whether ids and values are used where they lie."""
+        return self._direct and (self._all_ones or not (_is_converted(self._values) or self._survey.zeros))
 
     def _block(self, row: int, stop: int) -> Batch:
         indptr = self._indptr[row : stop + 1].astype(np.int64)
         labels = np.empty(0, np.float32)  # the caller's
-        ones = self._survey.ones == int(self._indptr[-1]) - int(self._indptr[0])
+        ones = self._all_ones
         if self._direct and (ones or not _is_converted(self._values)):
             batch = Batch(labels, indptr, self._ids, None if ones else self._values)
         else:
