@@ -17,7 +17,7 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -43,8 +43,10 @@ from lessram.numerics.loss import Loss
 from lessram.numerics.random import GOLDEN, finalise, hash_seed
 
 FLOAT, WIDE, SMALL = ("float32", "squares32"), ("q3.12", "squares8"), ("e3m6", "squares6")
-ALPHAS = tuple(0.02 * 2 ** (k / 2) for k in range(14))
-"""Learning rates, 0.02 to 1.8."""
+COARSE = tuple(0.02 * 2 ** (k / 2) for k in range(14))
+FINE = tuple(2 ** (k / 8) for k in range(-3, 4))
+"""Learning rates: first 0.02 to 1.8, then finer around the best. In steps of 2^(1/2) alone, the nearest one to the best
+costs more than the difference between two cells."""
 LOADS = (1, 2, 3, 4, 6)
 """Distinct features a slot of the 24-bit table."""
 HASHED = ["criteo", "film reviews"]
@@ -121,7 +123,11 @@ def loss(batch: Batch, slots: int, storage: tuple[str, str], alpha: float, seed:
 
 
 def best_alpha(batch: Batch, slots: int, storage: tuple[str, str]) -> float:
-    return min(ALPHAS, key=lambda alpha: loss(batch, slots, storage, alpha))
+    def best(alphas: Iterable[float]) -> float:
+        return min(alphas, key=lambda alpha: loss(batch, slots, storage, alpha))
+
+    around = best(COARSE)
+    return best(around * factor for factor in FINE)
 
 
 def fitted(batch: Batch, slots: int, storage: tuple[str, str], alpha: float) -> tuple[str, str]:
