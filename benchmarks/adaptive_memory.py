@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from longtail import LongTail
-from memory import _expect, _forget_peak, _status
+from memory import growth_of
 
 from lessram import Batch, Learner, Spec
 
@@ -42,18 +41,9 @@ DENSE_ROWS_A_BATCH = 1 << 10
 def measure(case: Case, share: float = 1.0) -> dict[str, Any]:
     """Bits a slot by which a child's resident memory grew: when trained, and at its peak; by a share of the rows."""
     command = [sys.executable, __file__, str(case.slots_a_feature), str(int(case.rows * share))]
-    with subprocess.Popen(command, env=SETTINGS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        _expect(child.stdout.readline(), "ready")
-        _forget_peak(child.pid)
-        ground = _status(child.pid, "VmRSS")
-        child.stdin.write("go\n")
-        child.stdin.flush()
-        claimed, slots, *notes = _expect(child.stdout.readline(), "trained").split(maxsplit=2)
-        grown, peak = _status(child.pid, "VmRSS") - ground, _status(child.pid, "VmHWM") - ground
-        child.stdin.close()
-    figures = {"resident_bits": grown, "peak_bits": peak, "claimed_bits": int(claimed)}
+    grown = growth_of(command, SETTINGS)
+    claimed, slots, *notes = grown.said.split(maxsplit=2)
+    figures = {"resident_bits": grown.resident, "peak_bits": grown.peak, "claimed_bits": int(claimed)}
     bits = {name: 8 * size / int(slots) for name, size in figures.items()}
     return {"case": case.name, "slots": int(slots), "notes": notes} | bits
 
@@ -92,7 +82,7 @@ def child(slots_a_feature: int, rows: int) -> None:
     learner = Learner(Spec(slots=slots, weights="adaptive"))
     for batch in batches:
         learner.learn(batch, trusted=True)
-    print("trained", learner.model.nbytes, slots, *learner.notes, flush=True)
+    print("done", learner.model.nbytes, slots, *learner.notes, flush=True)
     sys.stdin.readline()
 
 

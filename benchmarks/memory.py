@@ -34,30 +34,45 @@ CASES = [
 ]
 
 
-def measure(case: Case, bits: int) -> dict[str, Any]:
-    """Bits a slot by which a child's resident memory grew: when trained, and at its peak."""
-    command = [sys.executable, __file__, case.weights, case.rates, str(bits)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+class Growth(NamedTuple):
+    """By how many bytes a process grew, and what it said then."""
+
+    resident: int
+    peak: int
+    peak_is_exact: bool
+    said: str
+
+
+def growth_of(command: list[str], env: dict[str, str] | None = None) -> Growth:
+    """Watch a child that says `ready`, waits for a line, and says `done ...` when what is to be measured is done."""
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         _expect(child.stdout.readline(), "ready")
-        exact_peak = _forget_peak(child.pid)
+        exact = _forget_peak(child.pid)
         ground = _status(child.pid, "VmRSS")
         child.stdin.write("go\n")
         child.stdin.flush()
-        claimed = int(_expect(child.stdout.readline(), "trained"))
+        said = _expect(child.stdout.readline(), "done")
         grown, peak = _status(child.pid, "VmRSS") - ground, _status(child.pid, "VmHWM") - ground
         child.stdin.close()
+    return Growth(grown, peak, exact, said)
+
+
+def measure(case: Case, bits: int) -> dict[str, Any]:
+    """Bits a slot by which a child's resident memory grew: when trained, and at its peak."""
+    grown = growth_of([sys.executable, __file__, case.weights, case.rates, str(bits)])
+    claimed = int(grown.said)
     slots = 1 << bits
     return {
         "weights": case.weights,
         "rates": case.rates,
         "slots": slots,
-        "resident_bits_per_slot": 8 * grown / slots,
-        "peak_bits_per_slot": 8 * peak / slots,
-        "peak_is_exact": exact_peak,
+        "resident_bits_per_slot": 8 * grown.resident / slots,
+        "peak_bits_per_slot": 8 * grown.peak / slots,
+        "peak_is_exact": grown.peak_is_exact,
         "claimed_bits_per_slot": 8 * claimed / slots,
-        "claimed_over_resident": claimed / grown,
+        "claimed_over_resident": claimed / grown.resident,
         "at_most": case.at_most,
     }
 
@@ -116,7 +131,7 @@ def child(weights: str, rates: str, bits: int) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     model = train(weights, rates, 1 << bits)
-    print("trained", model.nbytes, flush=True)
+    print("done", model.nbytes, flush=True)
     sys.stdin.readline()
 
 

@@ -11,7 +11,6 @@ import argparse
 import copy
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from longtail import LongTail
-from memory import _expect, _forget_peak, _status
+from memory import growth_of
 from peer_sets import SETS
 from rich.console import Console
 from rich.table import Table
@@ -210,18 +209,8 @@ def measured(folder: str, replicas: int) -> dict[str, Any]:
     """How far the resident size of a child grows at most while it opens, checks and merges files."""
     settings = os.environ | {"LESSRAM_HUGE_PAGES": "0", "MALLOC_MMAP_THRESHOLD_": "65536"}
     command = [sys.executable, __file__, "--child", folder, str(replicas)]
-    with subprocess.Popen(command, env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        _expect(child.stdout.readline(), "ready")
-        exact = _forget_peak(child.pid)
-        ground = _status(child.pid, "VmRSS")
-        child.stdin.write("go\n")
-        child.stdin.flush()
-        size = int(_expect(child.stdout.readline(), "merged"))
-        peak = _status(child.pid, "VmHWM") - ground
-        child.stdin.close()
-    return {"table_bytes": size, "peak_bytes": peak, "peak_is_exact": exact}
+    grown = growth_of(command, settings)
+    return {"table_bytes": int(grown.said), "peak_bytes": grown.peak, "peak_is_exact": grown.peak_is_exact}
 
 
 def opened(path: Path) -> Model:
@@ -240,7 +229,7 @@ def child(folder: Path, replicas: int) -> None:
     sys.stdin.readline()
     base, *models = (opened(folder / str(number)) for number in range(replicas + 1))
     merged = merge(base, models)
-    print("merged", merged.table_bytes, flush=True)
+    print("done", merged.table_bytes, flush=True)
     sys.stdin.readline()
 
 

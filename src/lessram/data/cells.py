@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.csv_kernel import BAD_LABEL, BAD_NUMBER, BAD_WEIGHT
-from lessram.data.hashing import fold_into_slots, hash_names
+from lessram.data.hashing import hash_names
 from lessram.data.interactions import set_group
 from lessram.data.lines import show
 from lessram.data.parsing import REPORTS, BadLine
-from lessram.data.rows import DONE, FULL, LARGEST, TOO_LARGE, ParsedPart, Progress, Room, complete
+from lessram.data.rows import DONE, FULL, LARGEST, TOO_LARGE, ParsedPart, Progress, Room, complete, end_row
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, WEIGHT, Schema, make_layout, scaled_number
 from lessram.data.source import Place
 from lessram.data.tokens import MARGIN, tokenise
@@ -139,17 +139,12 @@ def assemble(count, layout, cells, products, rows, progress):
             return Progress(*counts, trouble, np.int64(r), np.int64(column), np.int64(needed))
         r += _ONE
         label, weight = head
-        if np.isnan(label):
-            unlabelled += 1
-            if not layout.keep_unlabelled:
-                k = first
-                continue
-        fold_into_slots(rows.slots, first, k, layout.slots)
-        weighted |= weight != np.float32(1)
-        valued |= others
-        rows.labels[row], rows.weights[row] = label, weight
-        row += _ONE
-        rows.indptr[row] = np.int64(k)
+        unlabelled += np.isnan(label)
+        done = row
+        row, k = end_row(rows, row, first, k, label, weight, layout.slots, layout.keep_unlabelled)
+        if row != done:
+            weighted |= weight != np.float32(1)
+            valued |= others
     position = np.int64(r)
     return Progress(position, np.int64(row), np.int64(k), unlabelled, 0, weighted, valued, DONE, position, 0, 0)
 

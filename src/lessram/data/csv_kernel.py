@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lessram.data.hashing import fold_into_slots, hash_name
+from lessram.data.hashing import hash_name
 from lessram.data.interactions import set_group
-from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, complete
+from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, complete, end_row
 from lessram.data.scanning import marking, mask_equal, mask_of, next_mark
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, scaled_number
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
@@ -297,16 +297,11 @@ def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratc
             counts = (np.int64(line), np.int64(row), np.int64(first), unlabelled, 0, weighted, valued)
             return Progress(*counts, trouble, np.int64(p), np.int64(column), np.int64(needed))
         label, weight = head
-        if np.isnan(label):
-            unlabelled += 1
-            if not layout.keep_unlabelled:
-                k = first
-                continue
-        fold_into_slots(rows.slots, first, k, layout.slots)
-        weighted |= weight != np.float32(1)
-        valued |= others
-        rows.labels[row], rows.weights[row] = label, weight
-        row += _ONE
-        rows.indptr[row] = np.int64(k)
+        unlabelled += np.isnan(label)
+        done = row
+        row, k = end_row(rows, row, first, k, label, weight, layout.slots, layout.keep_unlabelled)
+        if row != done:
+            weighted |= weight != np.float32(1)
+            valued |= others
     position = np.int64(p)
     return Progress(position, np.int64(row), np.int64(k), unlabelled, 0, weighted, valued, DONE, position, 0, 0)

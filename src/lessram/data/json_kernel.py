@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.csv_kernel import cell_number, is_label
-from lessram.data.hashing import fold_into_slots, hash_name
+from lessram.data.hashing import hash_name
 from lessram.data.interactions import set_group
 from lessram.data.json_keys import NONE, TOP, find_key
 from lessram.data.json_text import (
@@ -31,7 +31,7 @@ from lessram.data.json_text import (
     json_number,
     mark_string_stops,
 )
-from lessram.data.rows import DONE, FULL, Progress, complete
+from lessram.data.rows import DONE, FULL, Progress, complete, end_row
 from lessram.data.scanning import load32, next_mark
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, scaled_number
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
@@ -369,16 +369,11 @@ def parse_objects(text, size, marks, keys, line, layout, products, rows, names, 
         if trouble != DONE:
             counts = (np.int64(start), np.int64(row), np.int64(first), unlabelled, 0, weighted, valued)
             return Progress(*counts, trouble, np.int64(start), 0, np.int64(needed))
-        if np.isnan(label):
-            unlabelled += 1
-            if not layout.keep_unlabelled:
-                k = first
-                continue
-        fold_into_slots(rows.slots, first, k, layout.slots)
-        weighted |= weight != np.float32(1)
-        valued |= others
-        rows.labels[row], rows.weights[row] = label, weight
-        row += _ONE
-        rows.indptr[row] = np.int64(k)
+        unlabelled += np.isnan(label)
+        done = row
+        row, k = end_row(rows, row, first, k, label, weight, layout.slots, layout.keep_unlabelled)
+        if row != done:
+            weighted |= weight != np.float32(1)
+            valued |= others
     position = np.int64(p)
     return Progress(position, np.int64(row), np.int64(k), unlabelled, 0, weighted, valued, DONE, position, 0, 0)

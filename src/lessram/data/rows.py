@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
+from lessram.data.hashing import fold_into_slots
 from lessram.data.interactions import NoProducts, Products, append_products, room_for_products
 from lessram.data.parsing import BadLine
 from lessram.data.scanning import room_for_marks
@@ -74,6 +75,21 @@ def complete(products, rows, first, last):
         last = needed
     finite, others = survey(rows.values, first, last)
     return (DONE if finite else INFINITE), last, needed, others
+
+
+@inlined
+def end_row(rows, row, first, last, label, weight, slots, keep_unlabelled):
+    """Make the features `first:last` row `row` of a table of so many slots. Returns the next row and the next feature.
+
+    They are `row` and `first` again where the row has no label, and is left out.
+    """
+    if np.isnan(label) and not keep_unlabelled:
+        return row, first
+    fold_into_slots(rows.slots, first, last, slots)
+    rows.labels[row], rows.weights[row] = label, weight
+    row += np.uint64(1)
+    rows.indptr[row] = np.int64(last)
+    return row, last
 
 
 class Progress(NamedTuple):

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.byte_lanes import AVAILABLE
-from lessram.data.hashing import fold_into_slots, hash_name, number_name
+from lessram.data.hashing import hash_name, number_name
 from lessram.data.interactions import append_products, set_group
-from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, LONG_NUMBER, Progress, survey
+from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, LONG_NUMBER, Progress, end_row, survey
 from lessram.data.scanning import load32, marking, mask_of, next_mark
 from lessram.data.several_names import several_names
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
@@ -375,16 +375,11 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
         if trouble != DONE:
             counts = (np.int64(line), np.int64(row), np.int64(first), unlabelled, based, weighted, valued)
             return Progress(*counts, trouble, np.int64(p), 0, np.int64(needed))
-        if np.isnan(label):
-            unlabelled += 1
-            if not reading.keep_unlabelled:
-                k = first
-                continue
-        fold_into_slots(rows.slots, first, k, reading.slots)
-        weighted |= weight != np.float32(1)
-        based += base != np.float32(0)
-        rows.labels[row], rows.weights[row] = label, weight
-        row += _ONE
-        rows.indptr[row] = np.int64(k)
+        unlabelled += np.isnan(label)
+        done = row
+        row, k = end_row(rows, row, first, k, label, weight, reading.slots, reading.keep_unlabelled)
+        if row != done:
+            weighted |= weight != np.float32(1)
+            based += base != np.float32(0)
     position = np.int64(p)
     return Progress(position, np.int64(row), np.int64(k), unlabelled, based, weighted, valued, DONE, position, 0, 0)
