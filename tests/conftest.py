@@ -11,8 +11,10 @@ import pytest
 
 REPOSITORY = Path(__file__).parent.parent
 
-hypothesis.settings.register_profile("lessram", deadline=None, derandomize=True, database=None)
-hypothesis.settings.register_profile("nightly", deadline=None, max_examples=10_000, database=None)
+# How long an example takes says something about the machine, and nothing about the property.
+whatever_time = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "database": None}
+hypothesis.settings.register_profile("lessram", **whatever_time, derandomize=True)
+hypothesis.settings.register_profile("nightly", **whatever_time, max_examples=10_000)
 hypothesis.settings.load_profile(os.environ.get("LESSRAM_HYPOTHESIS_PROFILE", "lessram"))
 
 # A suite that runs in the background is started deaf to Ctrl-C, and so would be every process that it starts.

@@ -310,7 +310,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=lambda end: end.name)
 def test_killed_and_resumed_whole_and_in_seven_files(large: Path, tmp_path: Path, end) -> None:
-    options = ("--bits", 20, "--passes", 4, "-q")
+    options = ("--bits", 20, "--passes", 20, "-q")  # so many that it cannot end before it is told to
     checkpoint, model = tmp_path / "checkpoint", tmp_path / "model"
     safety = ("--checkpoint", checkpoint, "--checkpoint-every", 1, "--cache", tmp_path / "cache")
     with process("train", large / "whole.svm", "-o", model, *options, *safety) as training:

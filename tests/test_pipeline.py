@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +34,14 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(TextBuffer.__init__, "__defaults__", (1000,))
     before = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + 5
-    while set(threading.enumerate()) - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert set(threading.enumerate()) <= before, "a thread is left running"
+    wait_for_the_end_of(lambda: set(threading.enumerate()) - before)
+
+
+def wait_for_the_end_of(threads: Callable[[], set[threading.Thread]]) -> None:
+    deadline = time.monotonic() + 60
+    while threads():
+        assert time.monotonic() < deadline, "a thread is left running"
+        time.sleep(0.001)
 
 
 def content(batch: Batch) -> list[object]:
@@ -190,16 +194,14 @@ def test_a_parser_that_cannot_be_made(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_stopping_early(threads: int) -> None:
-    """The fixture sees that no thread stays; here: whoever is not asked reads no further."""
+    """No thread stays, and whoever is not asked reads no further."""
+    before = set(threading.enumerate())
     chunks = Numbers(10_000)
     parts = numbers(chunks, threads)
     assert [next(parts) for _ in range(5)] == [0, 1, 2, 3, 4]
     del parts
-    time.sleep(0.05)
-    done = chunks.read_so_far
-    assert done <= 6 + 2 * threads
-    time.sleep(0.05)
-    assert chunks.read_so_far == done
+    wait_for_the_end_of(lambda: set(threading.enumerate()) - before)
+    assert chunks.read_so_far <= 6 + threads
 
 
 def in_turn(chunks: Numbers, threads: int, use: Use) -> Generator[None]:
@@ -252,7 +254,7 @@ def test_an_early_end_waits_for_the_part_in_use(threads: int) -> None:
     steps.close()
     assert len(begun) == len(done)
     time.sleep(0.05)
-    assert len(begun) == len(done) < 100
+    assert len(begun) == len(done) < 10_000
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -285,8 +287,8 @@ WAITING = """
 import sys, threading
 from lessram.data.reader import read_batches
 reader = read_batches(["-"], slots=512, format="svmlight", threads=2)
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     next(reader)
 except KeyboardInterrupt:
     print("interrupted", threading.active_count(), flush=True)
@@ -298,10 +300,10 @@ def test_threads_that_wait_for_a_pipe_do_not_keep_the_process_alive() -> None:
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipe, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}) as process:
         assert process.stdout.readline() == b"ready\n"
-        time.sleep(0.2)
+        time.sleep(0.2)  # so that threads wait, usually
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(20)  # its standard input stays open all the time
+            process.wait(60)  # its standard input stays open all the time
         finally:
             process.kill()
         assert process.stdout.read().startswith(b"interrupted")

@@ -187,7 +187,7 @@ def test_a_packed_body_is_refused(client: Client) -> None:
 
 def raw(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
     """What comes back for bytes sent by hand, until the connection is closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for part in parts:
             connection.sendall(part)
             time.sleep(pause)
@@ -206,7 +206,9 @@ def test_large_bodies_are_refused(numbered: Path) -> None:
 
 
 class Slow:
-    """A model that takes its time."""
+    """A model that takes its time with several rows: as much as it is given."""
+
+    patience = threading.Event()
 
     def __init__(self, path: str) -> None:
         model: Any = open_model(path)
@@ -214,19 +216,22 @@ class Slow:
 
     def predict(self, batch: Any, *, trusted: bool = False) -> Any:
         if batch.rows > 1:
-            time.sleep(1.5)
+            self.patience.wait()
         return self._predict(batch, trusted=trusted)
 
 
 def test_slow_bodies_and_slow_answers_are_given_up(numbered: Path) -> None:
-    with serving(numbered, limits=Limits(seconds=0.5), opener=Slow) as client:
+    with serving(numbered, limits=Limits(seconds=1.5), opener=Slow) as client:
         head = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
         answer = raw(client.port, head, b"{")
         assert b"408" in answer.splitlines()[0]
-        assert b"found 1 of 100 bytes of the body after 0.5 s, expected all of it" in answer
-        slow = client.post("/batch", [{"slots": [1]}] * 2000)
+        assert b"found 1 of 100 bytes of the body after 1.5 s, expected all of it" in answer
+        try:
+            slow = client.post("/batch", [{"slots": [1]}] * 2000)
+        finally:
+            Slow.patience.set()
         assert slow.status == 503
-        assert "found no end of the computation after 0.5 s" in slow.body["error"]
+        assert "found no end of the computation after 1.5 s" in slow.body["error"]
         assert client.post("/predict", {"slots": [1]}).status == 200
 
 
@@ -286,13 +291,15 @@ def test_no_request_is_lost_or_answered_by_a_mixture(tmp_path: Path) -> None:
         threads = [threading.Thread(target=hammer) for _ in range(3)]
         for thread in threads:
             thread.start()
-        for seed in range(1, 8):
-            shutil.copy(tmp_path / str(seed), tmp_path / "new")
-            os.replace(tmp_path / "new", path)
-            wait_for(lambda seed=seed: answers and answers[-1][3] == seed + 1)
-        stop.set()
-        for thread in threads:
-            thread.join()
+        try:
+            for seed in range(1, 8):
+                shutil.copy(tmp_path / str(seed), tmp_path / "new")
+                os.replace(tmp_path / "new", path)
+                wait_for(lambda seed=seed: answers and answers[-1][3] == seed + 1)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
     assert all(status == 200 for status, _, _, _ in answers)
     assert all(body["margins"] == expected[model] for _, body, model, _ in answers)
     assert {model for _, _, model, _ in answers} == set(expected)

@@ -9,16 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("uvicorn", reason="the server needs lessram[serve]")
 
+import uvicorn
 from serving_http import Answer, Client, open_nowhere_but_here, small_model, wait_for
 
+from lessram.cli.serve import open_model
 from lessram.errors import LessramError
 from lessram.serving.server import run
 
@@ -59,7 +61,7 @@ def running(model: Path, *options: str) -> Iterator[Running]:
         yield server
     finally:
         server.process.kill()  # which its workers notice
-        server.process.communicate()
+        server.process.communicate(timeout=120)
 
 
 def ask(port: int, method: str, path: str, body: bytes | None = None) -> Answer:
@@ -77,10 +79,12 @@ def answers(port: int) -> bool:
 def test_a_request_in_flight_is_finished_when_the_server_is_told_to_stop(model: Path) -> None:
     with running(model, "--access-log") as server:
         wait_for(lambda: answers(server.port))
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
-            head = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(BODY)
-            connection.sendall(head + BODY[:5])
-            time.sleep(0.3)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            head = b"POST /predict HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: %d\r\n\r\n"
+            connection.sendall(head % len(BODY))
+            begun = b"HTTP/1.1 100 Continue\r\n\r\n"
+            assert connection.recv(len(begun), socket.MSG_WAITALL) == begun, "it waits for the body"
+            connection.sendall(BODY[:5])
             server.process.send_signal(signal.SIGTERM)
             wait_for(lambda: not answers(server.port))
             connection.sendall(BODY[5:])
@@ -121,6 +125,18 @@ def test_workers_end_with_a_supervisor_that_was_killed(model: Path) -> None:
         wait_for(lambda: answers(server.port))
         server.process.kill()
         wait_for(lambda: not answers(server.port))
+
+
+def test_a_signal_that_comes_before_the_server_runs_is_not_lost(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = uvicorn.Server.run
+
+    def told_at_once(*words: Any, **options: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        serve(*words, **options)
+
+    monkeypatch.setattr(uvicorn.Server, "run", told_at_once)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        run.work(str(model), open_model, run.Settings(), listening)  # would not return
 
 
 def workers(children: Path) -> list[int]:

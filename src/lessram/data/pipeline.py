@@ -85,6 +85,7 @@ class Parts:
             try:
                 yield from hatch.parts()
             finally:
+                turns.stop()  # before the hatch lets go: whoever waits there would go on and read
                 hatch.close()
             turns.raise_error()
 
@@ -162,12 +163,16 @@ class _Turns:
     def __exit__(self, *_: object) -> None:
         if sys.is_finalizing():  # a reader that nobody closed: its threads stand still for good, locks in their hands
             return
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self.stop()
         # Those in the midst of parsing end by themselves: nothing waits for them, and they hold nothing but memory.
         with self._using:
             pass
+
+    def stop(self) -> None:
+        """No more chunks will be read and no more parts used."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
     def raise_error(self) -> None:
         """Raise what went wrong in a thread, if something did."""
@@ -212,7 +217,6 @@ class _Turns:
 
     def _end(self, number: int, error: BaseException | None) -> None:
         if self._my_turn(number):
-            self._error, self._stopped = error, True
-            with self._changed:
-                self._changed.notify_all()
+            self._error = error
+            self.stop()
             self._at_end()

@@ -11,12 +11,13 @@ import logging.config
 import math
 import multiprocessing.connection
 import os
+import queue
 import signal
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ log = logging.getLogger("lessram.serve")
 
 _LOOK = 0.5
 """Seconds between two looks whether all workers live."""
+_TO_END = 10
+"""Seconds that a worker may take to end when nothing is in flight any more."""
 _FAILURES, _MEMORY = 5, 60
 """How many workers may fail by themselves within so many seconds."""
 
@@ -48,6 +51,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     verify: bool = True
     """Whether to compare all checksums of a model before it is served."""
     access_log: bool = False
+
+    @property
+    def patience(self) -> int:
+        """Seconds that requests in flight are given when the server is told to stop."""
+        return math.ceil(2 * self.limits.seconds) + 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 1 << 16:
@@ -70,14 +78,14 @@ def serve(path: str, opener: Opener, settings: Settings) -> None:
 
     logging.config.dictConfig(LOGGING)
     first = load(path, opener, verify=settings.verify)  # what is wrong with the file is said before any worker starts
-    with _listen(settings.host, settings.port) as listening, _told_to_stop() as stop:
+    with _listen(settings.host, settings.port) as listening:
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log.info("serving %s (checksum %s) at http://%s:%d", path, first.checksum[:16], shown, port)
         if settings.workers == 1:
             work(path, opener, settings, listening, first)
         else:
-            _supervise(path, opener, settings, listening, stop)
+            _supervise(path, opener, settings, listening)
     log.info("stopped")
 
 
@@ -96,10 +104,17 @@ def work(path: str, opener: Opener, settings: Settings, listening: socket.socket
         server_header=False,
         lifespan="on",
         ws="none",
-        timeout_graceful_shutdown=math.ceil(2 * settings.limits.seconds) + 1,
+        timeout_graceful_shutdown=settings.patience,
     )
-    with _told_to_stop():  # uvicorn raises the signal that ended it once more; being told to stop is no failure
-        uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    # uvicorn listens to signals itself, but only once it runs: one that comes before must not be lost. And it raises
+    # the signal that ended it once more: being told to stop is no failure.
+    with _told_to_stop(stop):
+        server.run(sockets=[listening])
 
 
 def _end_with_parent() -> None:
@@ -115,21 +130,22 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _supervise(path: str, opener: Opener, settings: Settings, listening: socket.socket, stop: threading.Event) -> None:
+def _supervise(path: str, opener: Opener, settings: Settings, listening: socket.socket) -> None:
     """Keep so many workers alive until told to stop, then let each finish."""
     context = multiprocessing.get_context("spawn")
+    told: queue.SimpleQueue[None] = queue.SimpleQueue()  # a signal may come while it is asked; an Event would lock up
 
     def start() -> Any:
         process = context.Process(target=work, args=(path, opener, settings, listening))
         process.start()
         return process
 
-    with tempfile.TemporaryDirectory(prefix="lessram-metrics-") as folder:
+    with _told_to_stop(lambda: told.put(None)), tempfile.TemporaryDirectory(prefix="lessram-metrics-") as folder:
         os.environ[FOLDER] = folder  # for workers only: this process has imported nothing that looks at it
         workers = [start() for _ in range(settings.workers)]
         failed: list[float] = []
         try:
-            while not stop.wait(_LOOK):
+            while not _comes(told, _LOOK):
                 for number, worker in enumerate(workers):
                     if not worker.is_alive():
                         _check_patience(failed, worker.exitcode)
@@ -140,8 +156,19 @@ def _supervise(path: str, opener: Opener, settings: Settings, listening: socket.
             for worker in workers:
                 worker.terminate()  # SIGTERM: it finishes what is in flight
             for worker in workers:
+                worker.join(settings.patience + _TO_END)
+                worker.kill()  # one that ended does not mind
                 worker.join()
             del os.environ[FOLDER]
+
+
+def _comes(told: queue.SimpleQueue[None], seconds: float) -> bool:
+    """Whether something comes within so many seconds."""
+    try:
+        told.get(timeout=seconds)
+    except queue.Empty:
+        return False
+    return True
 
 
 def _check_patience(failed: list[float], code: int) -> None:
@@ -168,12 +195,11 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set, instead of ending the process."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+def _told_to_stop(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and Ctrl-C call this, instead of ending the process."""
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield stop
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
