@@ -226,6 +226,24 @@ def test_threads_use_their_parts_in_order_one_at_a_time(threads: int) -> None:
     assert len(users) <= threads
 
 
+@pytest.mark.parametrize("threads", THREADS[1:])
+def test_threads_parse_ahead_while_a_part_is_in_use(threads: int) -> None:
+    """As far as there are desks: one more than threads."""
+    chunks, used = Numbers(60), []
+
+    def use(part: ParsedPart) -> None:
+        used.append(int(part.batch.labels[0]))
+        deadline = time.monotonic() + 60
+        while chunks.read_so_far < min(used[-1] + threads + 1, 60):
+            assert time.monotonic() < deadline, "nobody parses"
+            time.sleep(0.001)
+        assert chunks.read_so_far <= used[-1] + threads + 1
+
+    for _ in in_turn(chunks, threads, use):
+        pass
+    assert used == list(range(60))
+
+
 @pytest.mark.parametrize("threads", THREADS)
 def test_what_a_user_of_parts_raises_comes_out(threads: int) -> None:
     used = []

@@ -1,20 +1,22 @@
 """Chunks to batches on all cores, in the order of the stream.
 
-Every thread owns a text buffer and a parser. It takes the next chunk (reading and decompressing happen one at a
-time, under a lock), parses it, waits for its turn, and uses what it found before it goes on: so memory is bounded by
-the number of threads, and what was just parsed is used while it is in the cache of the same core. Turns come in the
-order of the chunks, and each chunk gives exactly the rows that one thread would have found in it: results do not
-depend on the number of threads.
+Threads read chunks (and decompress them) one at a time, parse them side by side and use what they found one after
+another. Any thread does any of it, whatever is next. A chunk lies on a desk, a text buffer and a parser, from reading
+to the end of its use, and there is one desk more than threads: this bounds memory. Turns come in the order of the
+chunks, and each chunk gives exactly the rows that one thread would have found in it: results do not depend on the
+number of threads.
 
 To use a part may be to learn from it (`Parts.use_in_turn`), or to hand it to somebody who iterates over `Parts`.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from lessram.data.rows import ParsedPart
 from lessram.data.source import Chunk, Place, TextBuffer
@@ -90,8 +92,9 @@ class Parts:
             turns.raise_error()
 
     def _turns(self, threads: int, use: Use, at_end: Callable[[], None]) -> _Turns:
-        parsers = [self._parser, *(self._make_parser() for _ in range(1, threads))]
-        return _Turns(self._chunks, parsers, self._tolerate, use, at_end)
+        desks = [_Desk(TextBuffer(), self._parser)]
+        desks += [_Desk(TextBuffer(), self._make_parser()) for _ in range(threads)]
+        return _Turns(self._chunks, desks, self._tolerate, use, at_end, threads)
 
 
 def _parts_of(chunk: Chunk, parser: Parser, tolerate: Callable[[], int]) -> Iterator[ParsedPart]:
@@ -135,25 +138,54 @@ class _Hatch:
             self._used.release()
 
 
+class _Desk(NamedTuple):
+    """What a chunk is read into and parsed with."""
+
+    buffer: TextBuffer
+    parser: Parser
+
+
+class _Parsed(NamedTuple):
+    """A chunk on its desk whose turn may come."""
+
+    desk: _Desk
+    parts: Iterator[ParsedPart]
+    """The first of them is parsed already."""
+
+
+class _End(NamedTuple):
+    """What stands in the place of a chunk that is not there."""
+
+    error: BaseException | None = None
+
+
 class _Turns:
-    """Threads that parse at the same time and use what they found one after another."""
+    """Threads that parse at the same time and use what they found one after another.
+
+    A thread that looks for work uses the chunk whose turn it is, if it is parsed and no other is in use; else it reads
+    and parses the next one, if a desk is free. So nobody waits while there is work, and whoever uses goes on using
+    while there is something to use, with what is learned in the cache of its core.
+    """
 
     def __init__(
         self,
         chunks: Chunks,
-        parsers: list[Parser],
+        desks: list[_Desk],
         tolerate: Callable[[], int],
         use: Use,
         at_end: Callable[[], None],
+        threads: int,
     ) -> None:
         self._chunks, self._tolerate = chunks, tolerate
         self._use, self._at_end = use, at_end
-        self._reading, self._using = threading.Lock(), threading.Lock()
-        self._next = 0
-        self._turn, self._changed = 0, threading.Condition()
+        self._changed = threading.Condition()  # holds whatever follows
+        self._free = desks
+        self._next, self._reading = 0, False
+        self._turn, self._using = 0, False
+        self._ready: dict[int, _Parsed | _End] = {}
         self._stopped = False
         self._error: BaseException | None = None
-        self._threads = [threading.Thread(target=self._work, args=[parser], daemon=True) for parser in parsers]
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
 
     def __enter__(self) -> _Turns:
         for thread in self._threads:
@@ -164,9 +196,10 @@ class _Turns:
         if sys.is_finalizing():  # a reader that nobody closed: its threads stand still for good, locks in their hands
             return
         self.stop()
-        # Those in the midst of parsing end by themselves: nothing waits for them, and they hold nothing but memory.
-        with self._using:
-            pass
+        # Those in the midst of reading or parsing end by themselves: nothing waits for them, and they hold nothing but
+        # memory.
+        with self._changed:
+            self._changed.wait_for(lambda: not self._using)
 
     def stop(self) -> None:
         """No more chunks will be read and no more parts used."""
@@ -179,44 +212,62 @@ class _Turns:
         if self._error is not None:
             raise self._error
 
-    def _work(self, parser: Parser) -> None:
-        buffer, number, error = TextBuffer(), 0, None
-        try:
-            while not self._stopped:
-                with self._reading:
-                    number, self._next = self._next, self._next + 1
-                    chunk = self._chunks.read(buffer)
-                if chunk is None:
-                    break
-                self._use_parts(number, _parts_of(chunk, parser, self._tolerate))
-        except BaseException as raised:
-            error = raised
-        self._end(number, error)
+    def _work(self) -> None:
+        while (task := self._next_task()) is not None:
+            task()
 
-    def _use_parts(self, number: int, parts: Iterator[ParsedPart]) -> None:
-        first = next(parts)  # parsed before the turn comes
-        if not self._my_turn(number):
-            return
-        self._use_one(first)
-        for part in parts:
-            self._use_one(part)
+    def _next_task(self) -> Callable[[], None] | None:
+        """What to do next, as soon as there is something to do; None at the end."""
         with self._changed:
-            self._turn += 1
+            while not self._stopped:
+                if self._turn in self._ready and not self._using:
+                    self._using = True
+                    return partial(self._use_up, self._ready.pop(self._turn))
+                if self._free and not self._reading:
+                    self._reading, number = True, self._next
+                    self._next += 1
+                    return partial(self._prepare, self._free.pop(), number)
+                self._changed.wait()
+            return None
+
+    def _prepare(self, desk: _Desk, number: int) -> None:
+        """Read and parse a chunk. Nobody reads behind the last one, or behind one that could not be read."""
+        try:
+            chunk = self._chunks.read(desk.buffer)
+            if chunk is not None:
+                with self._changed:
+                    self._reading = False
+                    self._changed.notify_all()
+            result = _End() if chunk is None else self._parsed(desk, chunk)
+        except BaseException as error:
+            result = _End(error)
+        with self._changed:
+            self._ready[number] = result
             self._changed.notify_all()
 
-    def _use_one(self, part: ParsedPart) -> None:
-        with self._using:
-            if not self._stopped:
-                self._use(part)
+    def _parsed(self, desk: _Desk, chunk: Chunk) -> _Parsed | _End:
+        parts = _parts_of(chunk, desk.parser, self._tolerate)
+        return _Parsed(desk, itertools.chain([next(parts)], parts))
 
-    def _my_turn(self, number: int) -> bool:
-        """Wait for the turn of a chunk; False if it will not come."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._turn == number or self._stopped)
-            return not self._stopped
-
-    def _end(self, number: int, error: BaseException | None) -> None:
-        if self._my_turn(number):
-            self._error = error
+    def _use_up(self, result: _Parsed | _End) -> None:
+        """Use a chunk whose turn it is; its desk becomes free."""
+        end = result if isinstance(result, _End) else self._use_parts(result.parts)
+        if end is not None:
+            self._error = end.error
             self.stop()
             self._at_end()
+        with self._changed:
+            self._turn, self._using = self._turn + 1, False
+            if isinstance(result, _Parsed):
+                self._free.append(result.desk)
+            self._changed.notify_all()
+
+    def _use_parts(self, parts: Iterator[ParsedPart]) -> _End | None:
+        try:
+            for part in parts:
+                if self._stopped:
+                    break
+                self._use(part)
+        except BaseException as error:
+            return _End(error)
+        return None

@@ -135,7 +135,7 @@ class BatchReader:
     def use_in_turn(self, use: Callable[[Batch, Position], None]) -> Generator[None]:
         """Have every batch used, in order; yields from time to time.
 
-        With several threads each uses the batches that it parsed, when their turn has come: faster than iterating.
+        Several threads use the batches themselves, one after another: faster than iterating.
         Everything of this object may be looked at meanwhile, but changes.
         """
 

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.jit import kernel
+from lessram.jit import inlined, kernel
 from lessram.learning.kernels import row_weight
 from lessram.numerics.loss import Loss, sigmoid, value
 
 BINS = 4096
 REACH = 16.0
+BLOCK = 64
+"""Rows that are judged at once, before they are added up one after another."""
 
 _EXAMPLES, _WEIGHT, _LOSS, _ERRORS, _POSITIVES, _PREDICTED, _FEATURES = range(7)
 _LOGISTIC = int(Loss.logistic)
@@ -41,7 +43,7 @@ class Scores(NamedTuple):
 
     def add(self, margins: NDArray[np.float64], batch: Batch, loss: Loss) -> None:
         """Add the predictions for a batch."""
-        add_rows(self, margins, batch.labels, batch.weights, int(loss))
+        add_rows(self, margins, batch.labels, batch.weights, int(loss), np.empty((3, BLOCK)))
         self.sums[_FEATURES] += batch.features
 
     def copy(self) -> Scores:
@@ -98,20 +100,43 @@ class Scores(NamedTuple):
 
 
 @kernel
-def add_rows(scores, margins, labels, weights, loss):
-    """Add rows in order."""
-    for r in range(margins.shape[0]):
-        z = margins[r]
-        y = np.float64(labels[r])
-        weight = row_weight(weights, r)
-        positive = y > 0.5
-        threshold = 0.5 if loss == _SQUARED else 0.0
-        scores.sums[_EXAMPLES] += 1.0
-        scores.sums[_WEIGHT] += weight
-        scores.sums[_LOSS] += weight * value(loss, z, y)
-        scores.sums[_ERRORS] += weight * np.float64((z > threshold) != positive)
-        scores.sums[_POSITIVES] += weight * np.float64(positive)
-        scores.sums[_PREDICTED] += weight * (sigmoid(z) if loss == _LOGISTIC else np.float64(z > threshold))
-        place = (z + REACH) * _BINS_PER_UNIT
+def add_rows(scores, margins, labels, weights, loss, judged):
+    """Add rows in order; `judged` is room for a block of them."""
+    sums = scores.sums
+    weight_sum, loss_sum, errors = sums[_WEIGHT], sums[_LOSS], sums[_ERRORS]
+    positives, predicted = sums[_POSITIVES], sums[_PREDICTED]
+    threshold = 0.5 if loss == _SQUARED else 0.0
+    rows = margins.shape[0]
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        judge(judged, margins[first : first + count], labels[first : first + count], loss, threshold)
+        for k in range(count):
+            z = margins[first + k]
+            positive = labels[first + k] > 0.5
+            weight = row_weight(weights, first + k)
+            weight_sum += weight
+            loss_sum += weight * judged[0, k]
+            errors += weight * np.float64((z > threshold) != positive)
+            positives += weight * np.float64(positive)
+            predicted += weight * judged[1, k]
+            scores.histogram[int(positive), int(judged[2, k])] += weight
+    sums[_EXAMPLES] += np.float64(rows)
+    sums[_WEIGHT], sums[_LOSS], sums[_ERRORS] = weight_sum, loss_sum, errors
+    sums[_POSITIVES], sums[_PREDICTED] = positives, predicted
+
+
+@inlined
+def judge(judged, margins, labels, loss, threshold):
+    """The loss, the prediction and the bin of every row: nothing depends on another row, so these become vectors."""
+    if loss == _LOGISTIC:
+        for k in range(margins.shape[0]):
+            judged[0, k] = value(_LOGISTIC, margins[k], np.float64(labels[k]))
+            judged[1, k] = sigmoid(margins[k])
+    else:
+        for k in range(margins.shape[0]):
+            judged[0, k] = value(loss, margins[k], np.float64(labels[k]))
+            judged[1, k] = np.float64(margins[k] > threshold)
+    for k in range(margins.shape[0]):
+        place = (margins[k] + REACH) * _BINS_PER_UNIT
         place = place if place > 0.0 else 0.0  # so that NaN, too, has a place inside
-        scores.histogram[int(positive), int(min(place, BINS - 1.0))] += weight
+        judged[2, k] = min(place, BINS - 1.0)
