@@ -57,7 +57,7 @@ def predict(
     )
     with _target(output) as target:
         for batch, _ in reader:
-            target.writelines(_lines(opened.predict(batch, trusted=True), loss, margins, json))
+            target.write("".join(_lines(opened.predict(batch, trusted=True), loss, margins, json)))  # at once: faster
     warn_of_bad_lines(reader.report)
 
 
@@ -67,9 +67,9 @@ def _lines(found, loss: str, margins: bool, json: bool):  # type: ignore[no-unty
     likely = probabilities(found) if loss == "logistic" else None
     if json:
         pairs = zip(found.tolist(), ["null"] * len(found) if likely is None else likely.tolist(), strict=True)
-        return (f'{{"margin":{z!r},"probability":{p}}}\n' for z, p in pairs)
+        return [f'{{"margin":{z!r},"probability":{p}}}\n' for z, p in pairs]
     chosen = found if margins or likely is None else likely
-    return (f"{value:.9g}\n" for value in chosen.tolist())
+    return [f"{value:.9g}\n" for value in chosen.tolist()]
 
 
 def _target(output: Path | None):  # type: ignore[no-untyped-def]

@@ -232,22 +232,20 @@ class _Turns:
 
     def _prepare(self, desk: _Desk, number: int) -> None:
         """Read and parse a chunk. Nobody reads behind the last one, or behind one that could not be read."""
+        result: _Parsed | _End = _End()
         try:
             chunk = self._chunks.read(desk.buffer)
             if chunk is not None:
                 with self._changed:
                     self._reading = False
                     self._changed.notify_all()
-            result = _End() if chunk is None else self._parsed(desk, chunk)
+                parts = _parts_of(chunk, desk.parser, self._tolerate)
+                result = _Parsed(desk, itertools.chain([next(parts)], parts))
         except BaseException as error:
             result = _End(error)
         with self._changed:
             self._ready[number] = result
             self._changed.notify_all()
-
-    def _parsed(self, desk: _Desk, chunk: Chunk) -> _Parsed | _End:
-        parts = _parts_of(chunk, desk.parser, self._tolerate)
-        return _Parsed(desk, itertools.chain([next(parts)], parts))
 
     def _use_up(self, result: _Parsed | _End) -> None:
         """Use a chunk whose turn it is; its desk becomes free."""
