@@ -27,7 +27,7 @@ def start(program: str, environment: dict[str, str], cache: Path) -> subprocess.
 def digests_of(program: str, folder: Path) -> dict[str, str]:
     """What a program prints first on each processor; behind that it names its vector registers, which are checked."""
     running = {name: start(program, extra, folder / name) for name, extra in PROCESSORS.items()}
-    outputs = {name: process.communicate(timeout=300)[0].split() for name, process in running.items()}
+    outputs = {name: process.communicate(timeout=600)[0].split() for name, process in running.items()}
     assert [process.returncode for process in running.values()] == [0, 0, 0]
     assert outputs["x86-64"][1:] == ["xmm"], "no AVX in the code for SSE2, or nothing was compared"
     assert outputs["haswell"][1:] == ["ymm", "xmm"]
