@@ -191,6 +191,7 @@ def train_kinds() -> list[tuple[Kind, Any]]:
         (Kind("VW, words", ".vw", vw_words), vw_words),
         (Kind("CSV, Criteo", ".csv", criteo_csv, "label"), None),
         (Kind("JSON lines, Criteo", ".jsonl", criteo_json, "label"), None),
+        (Kind("Parquet, 26 categories", ".parquet", criteo_parquet, "label"), None),
     ]
 
 

@@ -111,7 +111,7 @@ def test_only_the_first_rows_count(tmp_path: Path) -> None:
 
 def test_streams_of_arrow_are_looked_at_without_losing_rows() -> None:
     pa = pytest.importorskip("pyarrow")
-    from lessram.data.tabular import TableReader, open_table
+    from lessram.data.tabular import open_table, table_parts
 
     table = pa.table({"click": [1, 0] * 900, "miles": [float(i) for i in range(1800)]})
     found = []
@@ -119,7 +119,7 @@ def test_streams_of_arrow_are_looked_at_without_losing_rows() -> None:
         source = open_table(data)
         schema = source.guess_schema(label="click")
         assert schema.scales
-        parts = TableReader(source, schema, SLOTS)
+        parts = table_parts(source, schema, SLOTS)
         found.append([value for part in parts for value in part.batch.values.tolist()])
     assert found[0] == found[1]
     assert len(found[0]) == 1800 - 1  # one number is the centre

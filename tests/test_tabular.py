@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import threading
 from pathlib import Path
 
 import msgspec
@@ -25,9 +26,10 @@ from lessram.data.csv import CsvParser
 from lessram.data.hashing import hash_names
 from lessram.data.jsonl import JsonParser
 from lessram.data.lines import chunk_of
+from lessram.data.reader import read_batches
 from lessram.data.schema import Schema, Tokens
 from lessram.data.source import Place
-from lessram.data.tabular import TableReader, open_table, used
+from lessram.data.tabular import open_table, table_parts, used
 from lessram.errors import DataError, SpecError
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -52,7 +54,7 @@ TABLE = pa.table(COLUMNS)
 
 def read(data, schema=SCHEMA, **more):
     rows = []
-    for part in TableReader(open_table(data), schema, SLOTS, **more):
+    for part in table_parts(open_table(data), schema, SLOTS, **more):
         rows += rows_of(part.batch)
     return rows
 
@@ -202,7 +204,7 @@ def test_dates_and_decimals():
 
 
 def test_wide_slots():
-    parts = list(TableReader(open_table(TABLE), SCHEMA, 2**40))
+    parts = list(table_parts(open_table(TABLE), SCHEMA, 2**40))
     assert parts[0].batch.slots.dtype == np.uint64
     assert (parts[0].batch.slots > 2**32).any()
     text = CsvParser(SCHEMA, 2**40).parse(chunk_of(csv_text(TABLE)))
@@ -223,20 +225,19 @@ def test_wide_slots():
 )
 def test_bad_rows_are_skipped_and_named(column, value, message):
     columns = {**COLUMNS, column: [COLUMNS[column][0], value, *COLUMNS[column][2:]]}
-    parts = list(TableReader(open_table(pa.table(columns)), SCHEMA, SLOTS, tolerate=1))
+    parts = list(table_parts(open_table(pa.table(columns)), SCHEMA, SLOTS, tolerate=lambda: 1))
     assert [part.bad for part in parts] == [1]
     report = parts[0].reports[0]
     assert re.fullmatch(message, f"{report.place}: {report.message}")
     assert rows_of(parts[0].batch) == slow({name: [v[0], *v[2:]] for name, v in COLUMNS.items()})
-    given_up = list(TableReader(open_table(pa.table(columns)), SCHEMA, SLOTS))
-    assert [part.bad for part in given_up] == [1]
-    assert given_up[0].batch.rows == 1
+    given_up = next(iter(table_parts(open_table(pa.table(columns)), SCHEMA, SLOTS)))
+    assert (given_up.bad, given_up.batch.rows) == (1, 1)
 
 
 def test_nan_is_an_empty_cell_but_no_label():
     columns = {"click": [1.0, float("nan")], "price": [float("nan"), 1.0]}
     schema = Schema(columns=("click", "price"), kinds=("label", "numeric"))
-    part = next(iter(TableReader(open_table(pa.table(columns)), schema, SLOTS)))
+    part = next(iter(table_parts(open_table(pa.table(columns)), schema, SLOTS)))
     assert part.unlabelled == 1
     assert rows_of(part.batch) == [(1, 1, [])]
 
@@ -260,7 +261,7 @@ def test_blocks_and_places(tmp_path):
     source = open_table([tmp_path / "a.parquet", tmp_path / "b.parquet"])
     schema = source.guess_schema(label="click", interactions=[("site", "price")])
     parts, places = [], []
-    for part in TableReader(source, schema, SLOTS):
+    for part in table_parts(source, schema, SLOTS):
         parts.append(rows_of(part.batch))
         places.append(part.stop)
     assert sum(map(len, parts)) == 60_000
@@ -268,8 +269,42 @@ def test_blocks_and_places(tmp_path):
     text = CsvParser(schema, SLOTS).parse(chunk_of(csv_text(table)))
     assert [row for part in parts for row in part][:30_000] == rows_of(text.batch)[:30_000]
     for i in (0, 2, len(parts) - 2):
-        again = [row for part in TableReader(source, schema, SLOTS, start=places[i]) for row in rows_of(part.batch)]
+        again = [row for part in table_parts(source, schema, SLOTS, start=places[i]) for row in rows_of(part.batch)]
         assert again == [row for part in parts[i + 1 :] for row in part]
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_any_number_of_threads_gives_the_same(tmp_path, threads):
+    table = large(60_000)
+    price = np.arange(60_000, dtype=np.float64)
+    price[25_000] = np.inf
+    table = table.set_column(2, "price", pa.array(price))
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=11_000)
+    parquet.write_table(table, tmp_path / "b.parquet", row_group_size=7_000)
+    found = {}
+    for data in ([str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")], table):
+        for count in (1, threads):
+            reader = read_batches(data, slots=SLOTS, label="click", max_errors=2, threads=count)
+            rows = [row for batch, _ in reader for row in rows_of(batch)]
+            found[count] = rows, reader.position, reader.report.messages
+        assert found[1] == found[threads]
+        assert len(found[1][2]) == (1 if data is table else 2)
+        reader = read_batches(data, slots=SLOTS, label="click", threads=threads)
+        with pytest.raises(DataError, match=r":25001: found inf in column 'price', expected a finite number"):
+            list(reader)
+
+
+def test_streams_are_read_by_the_thread_that_asks():
+    table, threads = large(40_000), set()
+
+    def batches():
+        for batch in table.to_batches(max_chunksize=5000):
+            threads.add(threading.get_ident())
+            yield batch
+
+    stream = pa.RecordBatchReader.from_batches(table.schema, batches())
+    assert sum(batch.rows for batch, _ in read_batches(stream, slots=SLOTS, label="click", threads=3)) == 40_000
+    assert threads == {threading.get_ident()}
 
 
 def test_a_dictionary_is_hashed_once(monkeypatch):
@@ -280,6 +315,20 @@ def test_a_dictionary_is_hashed_once(monkeypatch):
     schema = guess_schema(table.schema, label="click")
     assert read(encoded, schema) == read(table, schema)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_dictionary_of_a_file_is_hashed_once_a_row_group(tmp_path, monkeypatch, threads):
+    """Though every record batch has it anew."""
+    calls = []
+    monkeypatch.setattr(arrow, "hash_names", lambda *arguments: calls.append(1) or hash_names(*arguments))
+    for name in ("ROWS", "BLOCK"):
+        monkeypatch.setattr(f"lessram.data.tabular.{name}", 1000)
+    parquet.write_table(large(), tmp_path / "a.parquet", row_group_size=10_000)
+    source = open_table(tmp_path / "a.parquet")
+    parts = table_parts(source, source.guess_schema(label="click"), SLOTS, threads=threads)
+    assert sum(part.batch.rows for part in parts) == 30_000
+    assert len(calls) == 3 if threads == 1 else 3 <= len(calls) <= 9  # threads may miss the same one at once
 
 
 def test_unused_columns_are_left_out():
@@ -328,9 +377,9 @@ def test_streams_are_looked_at_before_they_are_read_and_read_once():
     whole = open_table(table).guess_schema(label="click")
     source = open_table(Stream(table))
     assert source.guess_schema(label="click") == source.guess_schema(label="click") == whole
-    assert sum(part.batch.rows for part in TableReader(source, whole, SLOTS)) == 3000
+    assert sum(part.batch.rows for part in table_parts(source, whole, SLOTS)) == 3000
     with pytest.raises(DataError, match="table: found a stream that has been read, expected a table or another stream"):
-        list(TableReader(source, whole, SLOTS))
+        list(table_parts(source, whole, SLOTS))
 
 
 def test_results_of_duckdb():
@@ -338,7 +387,7 @@ def test_results_of_duckdb():
     source = open_table(duckdb.sql("select i % 2 as click, 'a' || i as site, i::double as price from range(5000) t(i)"))
     schema = source.guess_schema(label="click")
     assert schema.kinds == ("label", "categorical", "numeric")
-    assert sum(part.batch.rows for part in TableReader(source, schema, SLOTS)) == 5000
+    assert sum(part.batch.rows for part in table_parts(source, schema, SLOTS)) == 5000
 
 
 def test_frames_of_polars_are_read_as_often_as_one_likes():
@@ -347,7 +396,7 @@ def test_frames_of_polars_are_read_as_often_as_one_likes():
     for data in (frame, frame.lazy()):
         source = open_table(data)
         schema = source.guess_schema(label="click")
-        assert [sum(part.batch.rows for part in TableReader(source, schema, SLOTS)) for _ in range(2)] == [2, 2]
+        assert [sum(part.batch.rows for part in table_parts(source, schema, SLOTS)) for _ in range(2)] == [2, 2]
 
 
 def test_frames_that_arrow_cannot_take():
@@ -370,7 +419,7 @@ def test_strings_that_are_numbers(encode):
     source = open_table(table)
     schema = source.guess_schema(label="click", numeric=["price"])
     assert schema.scales == (column_scale("price", [0.5, 1.0, 2.0]),)
-    (part,) = TableReader(source, msgspec.structs.replace(schema, scales=msgspec.UNSET), SLOTS, tolerate=5)
+    (part,) = table_parts(source, msgspec.structs.replace(schema, scales=msgspec.UNSET), SLOTS, tolerate=lambda: 5)
     assert [report.message for report in part.reports] == [
         "found 'yes' as the label ('click'), expected 0, 1, -1 or +1",
         "found '1_0' in column 'price', expected a finite number",

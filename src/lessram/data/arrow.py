@@ -73,15 +73,50 @@ def _strings(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     return (np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)), places
 
 
+def _is_strings(kind: pa.DataType) -> bool:
+    types = import_pyarrow().types
+    tests = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return any(test(kind) for test in tests)
+
+
 def _as_strings(array: pa.Array) -> pa.Array:
     """The array as plain strings or binaries: views are laid out, and other values become their text."""
     pa = import_pyarrow()
     types, kind = pa.types, array.type
-    if any(test(kind) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
+    if _is_strings(kind):
         return array
     if types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
         return array.cast(pa.large_binary())
     return array.cast(pa.large_string())
+
+
+class Dictionaries:
+    """The hashes of the dictionaries that came lately, by column; for all parsers of a table.
+
+    Files hand out the same dictionary with every record batch, in other memory, until their next row group: to compare
+    it takes a tenth of hashing it. The one before the last is kept too, since threads are not all at the same batch.
+    Two that miss the same dictionary at once both hash it, to no harm.
+    """
+
+    def __init__(self) -> None:
+        self._lately: dict[int, list[tuple[Any, NDArray[Any], NDArray[np.bool_]]]] = {}
+
+    def find(self, column: int, dictionary: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+        lately = self._lately.get(column, [])
+        for known, hashes, empty in lately:
+            if _same_memory(known, dictionary):
+                return hashes, empty
+        for known, hashes, empty in lately:
+            # Strings only: numbers may be equal and have another text.
+            if known.type == dictionary.type and _is_strings(known.type) and known.equals(dictionary):
+                # In its place, for the next blocks of its batch; and the memory of the other becomes free.
+                others = [entry for entry in lately if entry[1] is not hashes]
+                self._lately[column] = [(dictionary, hashes, empty), *others]
+                return hashes, empty
+        return None
+
+    def keep(self, column: int, dictionary: pa.Array, hashes: NDArray[Any], empty: NDArray[np.bool_]) -> None:
+        self._lately[column] = [(dictionary, hashes, empty), *self._lately.get(column, [])[:1]]
 
 
 class ArrowParser:
@@ -95,9 +130,17 @@ class ArrowParser:
     (array([1., 0.], dtype=float32), array([0, 2, 3]), array([1. , 0.5, 2. ], dtype=float32))
     """
 
-    def __init__(self, schema: Schema, slots: int, *, labels: str = "binary", keep_unlabelled: bool = False) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        slots: int,
+        *,
+        labels: str = "binary",
+        keep_unlabelled: bool = False,
+        dictionaries: Dictionaries | None = None,
+    ) -> None:
         self._block = CellBlock(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
-        self._dictionaries: dict[int, tuple[Any, NDArray[Any], NDArray[np.bool_]]] = {}
+        self._dictionaries = Dictionaries() if dictionaries is None else dictionaries
         self._loaded: tuple[Any, int] = (None, -1)
         self._name = "table"
 
@@ -118,9 +161,12 @@ class ArrowParser:
             self._load(part, name)
             self._loaded = (batch, base)
         source, offset, line = first.source, first.offset + base, first.line + base
-        return self._block.finish(
+        made = self._block.finish(
             part.num_rows, done - base, tolerate, name, lambda i: Place(source, offset + i, line + i)
         )
+        if made.stop.offset == offset + part.num_rows:
+            self._loaded = (None, -1)  # batches have large dictionaries: nobody holds on to one that is done with
+        return made
 
     def _load(self, batch: pa.RecordBatch, name: str) -> None:
         schema = self._block.schema
@@ -168,7 +214,7 @@ class ArrowParser:
         if not pa.types.is_dictionary(array.type):
             self._block.put_names(column, *_strings(_as_strings(array)))
             return
-        hashes, empty = self._dictionary(column, array.dictionary)
+        hashes, empty = self._hashed(column, array.dictionary)
         count = len(array)
         if len(hashes) == 0:
             self._block.put_present(column, False, count)
@@ -183,16 +229,24 @@ class ArrowParser:
         if empty.any():
             self._block.cells.present[column, :count] &= ~empty[indices]
 
-    def _dictionary(self, column: int, dictionary: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """The hashes of a dictionary's entries, and which are empty or null; kept for as long as the same one comes."""
-        kept = self._dictionaries.get(column)
-        if kept is not None and _same(kept[0], dictionary):
-            return kept[1], kept[2]
+    def _hashed(self, column: int, dictionary: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """The hashes of a dictionary's entries, and which are empty or null."""
+        kept = self._dictionaries.find(column, dictionary)
+        if kept is not None:
+            return kept
         data, offsets = _strings(_as_strings(dictionary))
         hashes = hash_names(data, offsets, self._block.layout.hashes[column])
         empty = (offsets[1:] == offsets[:-1]) | ~np.broadcast_to(_validity(dictionary), len(dictionary))
-        self._dictionaries[column] = (dictionary, hashes, empty)
+        self._dictionaries.keep(column, dictionary, hashes, empty)
         return hashes, empty
+
+
+def _same_memory(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two arrays are the same memory. The kept one holds on to its own, so no other can take its place."""
+    if one.type != other.type or len(one) != len(other) or one.offset != other.offset:
+        return False
+    addresses = [[buffer and buffer.address for buffer in array.buffers()] for array in (one, other)]
+    return addresses[0] == addresses[1]
 
 
 def numbers_in(array: pa.Array) -> list[float]:
@@ -202,14 +256,6 @@ def numbers_in(array: pa.Array) -> list[float]:
     except (import_pyarrow().lib.ArrowException, ValueError):
         return numbers_among(array.to_pylist())
     return numbers[np.broadcast_to(_validity(array), len(array)) & ~np.isnan(numbers)].tolist()  # type: ignore[no-any-return]
-
-
-def _same(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two arrays are the same memory. The kept one holds on to its own, so no other can take its place."""
-    if one.type != other.type or len(one) != len(other) or one.offset != other.offset:
-        return False
-    addresses = [[buffer and buffer.address for buffer in array.buffers()] for array in (one, other)]
-    return addresses[0] == addresses[1]
 
 
 def _numbers(array: pa.Array) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from lessram.data.source import Place
 from lessram.data.tokens import MARGIN, tokenise
 from lessram.jit import inlined, kernel
 
-BLOCK = 8192
+BLOCK = 16384
 """Rows that are made of columns at once."""
 
 _STRIDE = BLOCK + 80

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -197,18 +197,16 @@ class Stream:
             raise SpecError(f"the model was trained on {reading.kind}, got {self.form.name} data")
         options = {"labels": labels, "keep_unlabelled": keep_unlabelled}
         if self.form.name == "parquet":
-            return self._table_parts(reading, slots, tolerate(), options)
+            return self._table_parts(reading, slots, {**options, "tolerate": tolerate, "threads": threads})
         return Parts(self._chunks, self._maker(reading, slots, options), tolerate=tolerate, threads=threads)
 
-    def _table_parts(
-        self, reading: Reading, slots: int, tolerate: int, options: dict[str, Any]
-    ) -> Iterator[ParsedPart]:
-        from lessram.data.tabular import TableReader
+    def _table_parts(self, reading: Reading, slots: int, options: dict[str, Any]) -> Parts:
+        from lessram.data.tabular import table_parts
 
         assert reading.schema is not None
         table = self._table()
         schema = _arranged(reading.schema, table.arrow_schema.names, self.paths[0], options)
-        return iter(TableReader(table, schema, slots, tolerate=tolerate, start=self._start, **options))
+        return table_parts(table, schema, slots, start=self._start, **options)
 
     def _maker(self, reading: Reading, slots: int, options: dict[str, Any]) -> Callable[[], Parser]:
         if self.form.name == "svmlight":

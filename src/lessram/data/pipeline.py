@@ -16,10 +16,10 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lessram.data.rows import ParsedPart
-from lessram.data.source import Chunk, Place, TextBuffer
+from lessram.data.source import Place, TextBuffer
 
 NEWS = 0.05
 """Seconds between two looks at how far the threads are."""
@@ -28,16 +28,16 @@ Use = Callable[[ParsedPart], None]
 
 
 class Chunks(Protocol):
-    """What hands out chunks, one after another."""
+    """What hands out chunks, one after another: lines of text, or rows of a table."""
 
-    def read(self, buffer: TextBuffer) -> Chunk | None:
-        """The next chunk, in the buffer; None at the end."""
+    def read(self, buffer: TextBuffer) -> Any:
+        """The next chunk, in the buffer if it is text; None at the end. A chunk tells where it ends: `stop`."""
 
 
 class Parser(Protocol):
-    """What turns a chunk into rows, possibly in several parts."""
+    """What turns such a chunk into rows, possibly in several parts."""
 
-    def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
+    def parse(self, chunk: Any, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
         """Parse from the start, or from where the last part stopped."""
 
 
@@ -97,7 +97,7 @@ class Parts:
         return _Turns(self._chunks, desks, self._tolerate, use, at_end, threads)
 
 
-def _parts_of(chunk: Chunk, parser: Parser, tolerate: Callable[[], int]) -> Iterator[ParsedPart]:
+def _parts_of(chunk: Any, parser: Parser, tolerate: Callable[[], int]) -> Iterator[ParsedPart]:
     part = parser.parse(chunk, tolerate=tolerate())
     yield part
     while part.stop != chunk.stop:

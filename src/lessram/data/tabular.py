@@ -7,24 +7,27 @@ are stored as.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lessram.data.arrow import ArrowParser, guess_schema, import_pyarrow, numbers_in
+from lessram.data.arrow import ArrowParser, Dictionaries, guess_schema, import_pyarrow, numbers_in
+from lessram.data.cells import BLOCK
 from lessram.data.column_scale import ROWS as SCALED_ROWS
 from lessram.data.column_scale import with_scales
+from lessram.data.pipeline import Parts
 from lessram.data.remote import is_url, open_url
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
-from lessram.data.source import Place
+from lessram.data.source import Place, TextBuffer
 from lessram.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS = 1 << 16
-"""Rows that are read from a file at once."""
+"""Rows that are read from a file at once, if nobody parses meanwhile: larger batches are decoded faster."""
 
 
 class TableBatch(NamedTuple):
@@ -36,6 +39,19 @@ class TableBatch(NamedTuple):
     start: Place
     """Offset = rows of its source before it; line = the number of its first row, from 1 on."""
 
+    @property
+    def stop(self) -> Place:
+        """Where the row behind the last one stands."""
+        return self._behind(self.batch.num_rows)
+
+    def blocks(self) -> Iterator[TableBatch]:
+        """The same rows in as many blocks as a parser needs for them."""
+        for row in range(0, self.batch.num_rows, BLOCK):
+            yield TableBatch(self.batch.slice(row, BLOCK), self.name, self._behind(row))
+
+    def _behind(self, rows: int) -> Place:
+        return Place(self.start.source, self.start.offset + rows, self.start.line + rows)
+
 
 class TableSource:
     """One table, or several files of one table, as record batches in order."""
@@ -43,6 +59,11 @@ class TableSource:
     def __init__(self, schema: pa.Schema, parts: Sequence[Any]) -> None:
         self.arrow_schema = schema
         self._parts = parts
+
+    @property
+    def for_any_thread(self) -> bool:
+        """Whether other threads than the one that has the table may read it."""
+        return all(part.for_any_thread for part in self._parts)
 
     def guess_schema(self, *, scaled: bool = True, **choices: Any) -> Schema:
         """A schema of these columns; `choices` are those of `make_schema`. `scaled`: with scales of numeric columns."""
@@ -62,17 +83,18 @@ class TableSource:
                 break
         return found
 
-    def read(self, schema: Schema, start: Place | None = None) -> Iterator[TableBatch]:
+    def read(self, schema: Schema, start: Place | None = None, *, all_cores: bool = False) -> Iterator[TableBatch]:
         """The record batches from a place on, with the columns of the schema in its order.
 
-        Columns that the schema ignores are not read; so hand parsers `used(schema)`.
+        Columns that the schema ignores are not read; so hand parsers `used(schema)`. `all_cores`: in smaller batches,
+        decoded ahead.
         """
         start = start or Place()
         columns = list(used(schema).columns)
         for i in range(start.source, len(self._parts)):
             row = 0
             skip = start.offset if i == start.source else 0
-            for batch in self._parts[i].batches(columns, skip):
+            for batch in self._parts[i].batches(columns, all_cores):
                 if row + batch.num_rows > skip:
                     cut = max(0, skip - row)
                     yield TableBatch(batch.slice(cut), self._parts[i].name, Place(i, row + cut, row + cut + 1))
@@ -98,6 +120,8 @@ def _check_present(columns: Sequence[str], schema: pa.Schema, name: str) -> None
 class _File:
     """A Parquet or Arrow file."""
 
+    for_any_thread = True
+
     def __init__(self, path: str) -> None:
         self.name = path
         with _Blaming(path):
@@ -121,7 +145,7 @@ class _File:
 
         return ipc.open_file(open_url(self.name) if is_url(self.name) else pa.memory_map(self.name))
 
-    def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: list[str], all_cores: bool = False) -> Iterator[pa.RecordBatch]:
         with _Blaming(self.name):
             _check_present(columns, self.schema, self.name)
             if not self._parquet:
@@ -135,12 +159,26 @@ class _File:
                 for name in columns
                 if types.is_string(self.schema.field(name).type) or types.is_binary(self.schema.field(name).type)
             ]
-            for batch in self._open(strings).iter_batches(ROWS, columns=columns, use_threads=False):
+            rows = BLOCK if all_cores else ROWS
+            decoded = self._open(strings).iter_batches(rows, columns=columns, use_threads=False)
+            for batch in _ahead(decoded) if all_cores else decoded:
                 yield batch.select(columns)
 
     def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The batches from the first on, with some columns; the file can be read again from its beginning."""
-        return self.batches(columns, 0)
+        return self.batches(columns)
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches, the next of which is decoded by another thread in the meantime.
+
+    By one thread, and not by Arrow's pool: allocations of several take 100 MB more.
+    """
+    with ThreadPoolExecutor(1) as other:
+        coming = other.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = other.submit(next, batches, None)
+            yield batch
 
 
 class _Blaming:
@@ -167,10 +205,11 @@ class _Memory:
     def __init__(self, data: pa.Table | pa.RecordBatchReader, name: str) -> None:
         self.name, self.schema, self._data = name, data.schema, data
         self._stream = not isinstance(data, import_pyarrow().Table)
+        self.for_any_thread = not self._stream  # whoever made a stream may not be ready for other threads
         self._peeked: list[Any] = []  # of a stream: taken from it and not yet handed out
         self._read = False
 
-    def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: list[str], all_cores: bool = False) -> Iterator[pa.RecordBatch]:
         _check_present(columns, self.schema, self.name)
         if self._stream and self._read:
             raise DataError("found a stream that has been read, expected a table or another stream", place=self.name)
@@ -202,6 +241,8 @@ class _Objects:
     for it, and takes each part by what it holds.
     """
 
+    for_any_thread = False  # Python objects are one thread's work
+
     def __init__(self, frame: Any, name: str, labels: Sequence[Any], *, typed: bool) -> None:
         pa = import_pyarrow()
         self.name, self._frame, self._typed = name, frame, typed
@@ -209,7 +250,7 @@ class _Objects:
         types = (_from_pandas(frame, [label]).schema.types[0] if typed else pa.null() for label in labels)
         self.schema = pa.schema(list(zip(self._labels, types, strict=True)))
 
-    def batches(self, columns: list[str], skip: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: list[str], all_cores: bool = False) -> Iterator[pa.RecordBatch]:
         _check_present(columns, self.schema, self.name)
         types = import_pyarrow().schema([self.schema.field(name) for name in columns]) if self._typed else None
         labels = None if self._typed else [self._labels[name] for name in columns]
@@ -219,7 +260,7 @@ class _Objects:
 
     def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The batches from the first on, with some columns."""
-        return self.batches(columns, 0)
+        return self.batches(columns)
 
 
 def open_table(data: Any, *, name: str = "table", columns: Sequence[str] | None = None) -> TableSource:
@@ -289,36 +330,54 @@ def _frame(data: Any) -> pa.Table | pa.RecordBatchReader:
     raise SpecError(f"a table must be a path, or speak Arrow (Arrow, Polars, pandas, DuckDB), got {kind}")
 
 
-class TableReader:
-    """Iterates over the parts (rows and their account) of a table, in order.
+class TableParser:
+    """Makes rows of the blocks of a table. One for each thread."""
+
+    def __init__(self, parser: ArrowParser) -> None:
+        self._parser = parser
+
+    def parse(self, block: TableBatch, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
+        """Parse from the start, or from where the last part stopped."""
+        return self._parser.parse(block.batch, start, name=block.name, first=block.start, tolerate=tolerate)
+
+
+class TableBlocks:
+    """Hands out the rows of a table, a block at a time."""
+
+    def __init__(self, batches: Iterator[TableBatch]) -> None:
+        self._blocks = (block for batch in batches for block in batch.blocks())
+
+    def read(self, _: TextBuffer) -> TableBatch | None:
+        """The next block; None at the end."""
+        return next(self._blocks, None)
+
+
+def table_parts(
+    source: TableSource,
+    schema: Schema,
+    slots: int,
+    *,
+    labels: str = "binary",
+    keep_unlabelled: bool = False,
+    tolerate: Callable[[], int] = lambda: 0,
+    start: Place | None = None,
+    threads: int = 1,
+) -> Parts:
+    """The parts (rows and their account) of a table, in order.
 
     >>> import pyarrow
     >>> table = open_table(pyarrow.table({"click": [1, 0, 1], "site": ["a", "b", "a"]}))
-    >>> [part.batch.rows for part in TableReader(table, table.guess_schema(label="click"), 2**18)]
+    >>> [part.batch.rows for part in table_parts(table, table.guess_schema(label="click"), 2**18)]
     [3]
     """
+    dictionaries = Dictionaries()
+    threads = threads if source.for_any_thread else 1
 
-    def __init__(
-        self,
-        source: TableSource,
-        schema: Schema,
-        slots: int,
-        *,
-        labels: str = "binary",
-        keep_unlabelled: bool = False,
-        tolerate: int = 0,
-        start: Place | None = None,
-    ) -> None:
-        self._source, self._schema, self._start, self._tolerate = source, schema, start, tolerate
-        self._parser = ArrowParser(used(schema), slots, labels=labels, keep_unlabelled=keep_unlabelled)
+    def make_parser() -> TableParser:
+        read = ArrowParser(
+            used(schema), slots, labels=labels, keep_unlabelled=keep_unlabelled, dictionaries=dictionaries
+        )
+        return TableParser(read)
 
-    def __iter__(self) -> Iterator[ParsedPart]:
-        tolerate = self._tolerate
-        for batch, name, first in self._source.read(self._schema, self._start):
-            place, end = first, first.offset + batch.num_rows
-            while place.offset < end:
-                part = self._parser.parse(batch, place, name=name, first=first, tolerate=tolerate)
-                tolerate, place = tolerate - part.bad, part.stop
-                yield part
-                if tolerate < 0:
-                    return
+    blocks = TableBlocks(source.read(schema, start, all_cores=threads > 1))
+    return Parts(blocks, make_parser, tolerate=tolerate, threads=threads)
