@@ -174,11 +174,14 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     By one thread, and not by Arrow's pool: allocations of several take 100 MB more.
     """
-    with ThreadPoolExecutor(1) as other:
+    other = ThreadPoolExecutor(1)
+    try:
         coming = other.submit(next, batches, None)
         while (batch := coming.result()) is not None:
             coming = other.submit(next, batches, None)
             yield batch
+    finally:
+        other.shutdown(wait=False)  # whoever closes this may be any thread, at any time
 
 
 class _Blaming:
