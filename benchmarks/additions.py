@@ -1,7 +1,7 @@
 """Additions in registers by one thread or two: what the cores of a machine give at the moment.
 
-A core of a virtual machine is often half a core: its other half is at work for somebody else, and slows it down to
-60 % for as long as that lasts. No program gains more by a second thread than these additions do.
+A core of a virtual machine is often half a core: while its other half is at work for somebody else it is only half as
+fast. What these additions gain by a second thread is about what any program can.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def add(a, rounds):
     """Four chains that do not wait for each other: they fill a core."""
     b, c, d = a + np.uint64(1), a + np.uint64(2), a + np.uint64(3)
     for k in range(rounds):
-        a = (a + b) ^ np.uint64(k)
-        b = (b + c) ^ a
-        c = (c + d) ^ np.uint64(k)
-        d = (d + a) ^ c
+        a = (a + np.uint64(3)) ^ np.uint64(k)
+        b = (b + np.uint64(5)) ^ np.uint64(k)
+        c = (c + np.uint64(7)) ^ np.uint64(k)
+        d = (d + np.uint64(9)) ^ np.uint64(k)
     return a ^ b ^ c ^ d

@@ -328,7 +328,8 @@ def test_a_dictionary_of_a_file_is_hashed_once_a_row_group(tmp_path, monkeypatch
     source = open_table(tmp_path / "a.parquet")
     parts = table_parts(source, source.guess_schema(label="click"), SLOTS, threads=threads)
     assert sum(part.batch.rows for part in parts) == 30_000
-    assert len(calls) == 3 if threads == 1 else 3 <= len(calls) <= 9  # threads may miss the same one at once
+    at_most = 3 if threads == 1 else 15  # threads may miss the same one at once
+    assert 3 <= len(calls) <= at_most, "there are 30 record batches"
 
 
 def test_unused_columns_are_left_out():

@@ -120,7 +120,7 @@ class Dictionaries:
 
 
 class ArrowParser:
-    """Makes rows of record batches for a table of `slots` slots. One for each thread.
+    """Makes rows of record batches for a table of `slots` slots. For one thread at a time.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"click": [1, 0], "site": ["rome", None], "price": [0.5, 2]})

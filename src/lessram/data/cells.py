@@ -194,7 +194,7 @@ def unfit_cell(schema: Schema, column: int, found: str, *, real_labels: bool) ->
 
 
 class CellBlock:
-    """A block of cells that columns are put into one after another, then made into rows. One for each thread."""
+    """A block of cells that columns are put into one after another, then made into rows. For one thread at a time."""
 
     def __init__(self, schema: Schema, slots: int, *, labels: str, keep_unlabelled: bool) -> None:
         self.schema = schema

@@ -137,7 +137,7 @@ def _numbers_among(cells: list[str]) -> list[float]:
 
 
 class CsvParser(LineParser):
-    """Parses chunks of delimited text for a table of `slots` slots. One for each thread.
+    """Parses chunks of delimited text for a table of `slots` slots. For one thread at a time.
 
     >>> from lessram.data.lines import chunk_of
     >>> chunk = chunk_of(b"click,site,price\\n1,rome,0.5\\n0,,2\\n")

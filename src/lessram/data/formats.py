@@ -245,7 +245,7 @@ class TableStream(Stream):
 
 
 class _SvmlightParser:
-    """The svmlight parser with its rules and buffers. One for each thread."""
+    """The svmlight parser with its rules and buffers. For one thread at a time."""
 
     def __init__(self, reading: Reading, slots: int, labels: str) -> None:
         self._rules = make_rules(slots, hash=reading.hash, hash_seed=reading.hash_seed, labels=labels)

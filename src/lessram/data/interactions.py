@@ -34,7 +34,7 @@ class NoProducts(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Which products to make, and room to gather a row's features by group. One for each thread."""
+    """Which products to make, and room to gather a row's features by group. For one thread at a time."""
 
     terms: NDArray[np.uint8]
     """The groups of each interaction, three columns, `NO_GROUP` in the last one for a pair."""

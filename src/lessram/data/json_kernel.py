@@ -56,7 +56,7 @@ _E = np.uint8(ord("e"))
 
 
 class Line(NamedTuple):
-    """What is known of the line that is being read, and of those before it. One for each thread."""
+    """What is known of the line that is being read, and of those before it. For one thread at a time."""
 
     stamp: NDArray[np.uint64]
     """The number of the line, one number; what carries another is from a line before it."""

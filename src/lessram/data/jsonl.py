@@ -106,7 +106,7 @@ def _shortened(names: Collection[str]) -> str:
 
 
 class JsonParser(LineParser):
-    """Parses chunks of JSON lines for a table of `slots` slots. One for each thread.
+    """Parses chunks of JSON lines for a table of `slots` slots. For one thread at a time.
 
     >>> from lessram.data.lines import chunk_of
     >>> chunk = chunk_of(b'{"click": 1, "site": "rome", "price": 0.5}\\n{"click": 0, "price": 2}\\n')

@@ -29,7 +29,7 @@ _LAST_BYTES = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(LONGEST + 1)
 
 
 class Names(NamedTuple):
-    """Names that wait to be hashed. One for each thread."""
+    """Names that wait to be hashed. For one thread at a time."""
 
     firsts: NDArray[np.uint64]
     """Their first eight bytes, zeros behind a shorter name."""

@@ -334,7 +334,7 @@ def _frame(data: Any) -> pa.Table | pa.RecordBatchReader:
 
 
 class TableParser:
-    """Makes rows of the blocks of a table. One for each thread."""
+    """Makes rows of the blocks of a table. For one thread at a time."""
 
     def __init__(self, parser: ArrowParser) -> None:
         self._parser = parser

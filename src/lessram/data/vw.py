@@ -94,7 +94,7 @@ def _reading(slots: int, options: VwOptions, numbers: dict[int, int], real: bool
 
 
 class VwParser(LineParser):
-    """Parses chunks of Vowpal Wabbit text for a table of `slots` slots. One for each thread.
+    """Parses chunks of Vowpal Wabbit text for a table of `slots` slots. For one thread at a time.
 
     >>> from lessram.data.lines import chunk_of
     >>> part = VwParser(2**18).parse(chunk_of(b"1 |user age:0.5 city=rome\\n-1 |user city=oslo\\n"))
