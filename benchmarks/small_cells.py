@@ -47,8 +47,9 @@ COARSE = tuple(0.02 * 2 ** (k / 2) for k in range(14))
 FINE = tuple(2 ** (k / 8) for k in range(-3, 4))
 """Learning rates: first 0.02 to 1.8, then finer around the best. In steps of 2^(1/2) alone, the nearest one to the best
 costs more than the difference between two cells."""
-LOADS = (1, 2, 3, 4, 6)
-"""Distinct features a slot of the 24-bit table."""
+LOADS = (2 / 3, 1, 2, 3, 4)
+"""Distinct features a slot of the 16-bit table; one of 24 bits with as many bytes has half as many again to a slot, so
+that the first of these is one feature to each of its slots."""
 HASHED = ["criteo", "film reviews"]
 HASHINGS = 4
 """For each seed of the other figures."""
@@ -164,14 +165,15 @@ def measure_accuracy(found: DataSet, seeds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measure_bytes(found: DataSet, load: int, seeds: int) -> dict[str, Any]:
+def measure_bytes(found: DataSet, load: float, seeds: int) -> dict[str, Any]:
     """24 and 16 bits a slot in the same bytes, each at its best alpha: the latter has half as many slots again.
 
     Every seed hashes anew: which features meet in a slot is luck that can outweigh all the rest.
     """
-    narrow = len(np.unique(found.batch.slots)) // load
+    distinct = len(np.unique(found.batch.slots))
+    few = round(distinct / (1.5 * load))
     losses, alphas = {}, {}
-    for storage, slots in ((WIDE, narrow), (SMALL, narrow * 3 // 2)):
+    for storage, slots in ((WIDE, few), (SMALL, few * 3 // 2)):
         once = refolded(found.batch, slots)
         alpha = best_alpha(once, slots, storage)
         chosen = fitted(once, slots, storage, alpha)
@@ -183,7 +185,7 @@ def measure_bytes(found: DataSet, load: int, seeds: int) -> dict[str, Any]:
     error = (wide.error**2 + small.error**2) ** 0.5 / wide.value
     change = Mean(small.value / wide.value - 1, error)
     means = {name: fmean(numbers) for name, numbers in losses.items()}
-    return {"set": found.name, "load": load, "bytes": 3 * narrow, "alphas": alphas, "log_loss": means, "change": change}
+    return {"set": found.name, "load": load, "bytes": 3 * few, "alphas": alphas, "log_loss": means, "change": change}
 
 
 # Sections.
@@ -219,7 +221,7 @@ def run_accuracy(chosen: argparse.Namespace) -> list[dict[str, Any]]:
 
 def run_bytes(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     hashings = HASHINGS * chosen.seeds
-    columns = ("set", "load", "bytes", "log-loss, 24 bits", "16 bits", "change", "")
+    columns = ("set", "load at 16 bits", "at 24", "bytes", "log-loss, 24 bits", "16 bits", "change", "")
     table = Table(*columns, title=f"the same bytes, each at its best alpha, {hashings} hashings", title_justify="left")
     rows = []
     for found in data_sets():
@@ -230,7 +232,8 @@ def run_bytes(chosen: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append(row)
             losses = [f"{number:.5f}" for number in row["log_loss"].values()]
             change = row["change"]
-            table.add_row(row["set"], str(load), f"{row['bytes']:,}", *losses, change.percent(4), compared(change))
+            loads = f"{load:.2g}", f"{1.5 * load:.2g}"
+            table.add_row(row["set"], *loads, f"{row['bytes']:,}", *losses, change.percent(4), compared(change))
     console.print(table)
     return rows
 
@@ -275,7 +278,7 @@ def main() -> None:
     parser.add_argument(
         "--sets", nargs="+", default=HASHED, metavar="SET", help=f"of bytes; default {', '.join(HASHED)}"
     )
-    parser.add_argument("--loads", type=int, nargs="+", default=LOADS, help="of bytes: distinct features a slot")
+    parser.add_argument("--loads", type=float, nargs="+", default=LOADS, help="of bytes: features a slot of 16 bits")
     parser.add_argument("--json", metavar="PATH", help="write every figure to this file")
     chosen = parser.parse_args()
     if unknown := set(chosen.sections) - SECTIONS.keys():

@@ -19,7 +19,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 from texts import rows_of
 
-from lessram.data import arrow
+from lessram.data import arrow, table_files
 from lessram.data.arrow import ArrowParser, guess_schema
 from lessram.data.column_scale import column_scale
 from lessram.data.csv import CsvParser
@@ -322,14 +322,39 @@ def test_a_dictionary_of_a_file_is_hashed_once_a_row_group(tmp_path, monkeypatch
     """Though every record batch has it anew."""
     calls = []
     monkeypatch.setattr(arrow, "hash_names", lambda *arguments: calls.append(1) or hash_names(*arguments))
-    for name in ("ROWS", "BLOCK"):
-        monkeypatch.setattr(f"lessram.data.tabular.{name}", 1000)
+    monkeypatch.setattr(table_files, "ROWS", 1000)
     parquet.write_table(large(), tmp_path / "a.parquet", row_group_size=10_000)
     source = open_table(tmp_path / "a.parquet")
     parts = table_parts(source, source.guess_schema(label="click"), SLOTS, threads=threads)
     assert sum(part.batch.rows for part in parts) == 30_000
     at_most = 3 if threads == 1 else 15  # threads may miss the same one at once
     assert 3 <= len(calls) <= at_most, "there are 30 record batches"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 9])
+def test_columns_that_are_decoded_side_by_side_are_those_of_one_table(tmp_path, monkeypatch, threads):
+    """Streams of numbers and of dictionaries end their batches in different places."""
+    monkeypatch.setattr(table_files, "ROWS", 1000)
+    table = large()
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2_700)
+    schema = guess_schema(table.schema, label="click")
+    assert read(tmp_path / "a.parquet", schema, threads=threads) == read(table, schema)
+
+
+def test_only_small_dictionaries_of_a_file_stay_dictionaries(tmp_path, monkeypatch):
+    few, many = [f"few{i % 7}" for i in range(5000)], [f"many{i}" for i in range(5000)]
+    table = pa.table({"few": few, "many": many, "plain": few})
+    parquet.write_table(table, tmp_path / "a.parquet", use_dictionary=["few", "many"])
+    monkeypatch.setattr(table_files, "DICTIONARY", 1000)
+    (batch,) = table_files.TableFile(str(tmp_path / "a.parquet")).batches(["few", "many", "plain"])
+    assert [pa.types.is_dictionary(kind) for kind in batch.schema.types] == [True, False, False]
+    assert pa.Table.from_batches([batch]).cast(table.schema).equals(table)
+
+
+def test_a_file_without_rows(tmp_path):
+    parquet.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
+    for threads in (1, 2):
+        assert read(tmp_path / "a.parquet", threads=threads) == []
 
 
 def test_unused_columns_are_left_out():

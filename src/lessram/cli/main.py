@@ -77,6 +77,7 @@ def main(
 def run() -> None:
     """Run the command line and turn every expected failure into one clear line."""
     _open_what_is_closed()
+    _let_arrow_return_memory()
     try:
         app(prog_name="lessram")
     except SpecError as error:
@@ -103,6 +104,12 @@ def _open_what_is_closed() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
+
+
+def _let_arrow_return_memory() -> None:
+    """Arrow's usual allocator keeps what is freed: up to 100 MiB more while training from Parquet, and no faster."""
+    if sys.platform == "linux":
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
 
 
 def _stop(message: str, code: int) -> None:

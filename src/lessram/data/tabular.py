@@ -1,14 +1,11 @@
 """Tables of any origin: Parquet and Arrow files, Arrow, Polars, pandas and DuckDB in memory.
 
-Everything comes as a stream of Arrow record batches; what speaks Arrow's C stream protocol is not copied. Files are
-read row group by row group, only the columns that are used, and with strings as the dictionaries that they
-are stored as.
+Everything comes as a stream of Arrow record batches; what speaks Arrow's C stream protocol is not copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,17 +14,17 @@ from lessram.data.cells import BLOCK
 from lessram.data.column_scale import ROWS as SCALED_ROWS
 from lessram.data.column_scale import with_scales
 from lessram.data.pipeline import Parts
-from lessram.data.remote import is_url, open_url
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
 from lessram.data.source import Place, TextBuffer
+from lessram.data.table_files import Blaming, TableFile, check_present
 from lessram.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS = 1 << 16
-"""Rows that are read from a file at once, if nobody parses meanwhile: larger batches are decoded faster."""
+"""Rows of a table in memory that are taken at once."""
 
 
 class TableBatch(NamedTuple):
@@ -83,18 +80,17 @@ class TableSource:
                 break
         return found
 
-    def read(self, schema: Schema, start: Place | None = None, *, all_cores: bool = False) -> Iterator[TableBatch]:
+    def read(self, schema: Schema, start: Place | None = None, *, threads: int = 1) -> Iterator[TableBatch]:
         """The record batches from a place on, with the columns of the schema in its order.
 
-        Columns that the schema ignores are not read; so hand parsers `used(schema)`. `all_cores`: in smaller batches,
-        decoded ahead.
+        Columns that the schema ignores are not read; so hand parsers `used(schema)`.
         """
         start = start or Place()
         columns = list(used(schema).columns)
         for i in range(start.source, len(self._parts)):
             row = 0
             skip = start.offset if i == start.source else 0
-            for batch in self._parts[i].batches(columns, all_cores):
+            for batch in self._parts[i].batches(columns, threads):
                 if row + batch.num_rows > skip:
                     cut = max(0, skip - row)
                     yield TableBatch(batch.slice(cut), self._parts[i].name, Place(i, row + cut, row + cut + 1))
@@ -111,97 +107,6 @@ def used(schema: Schema) -> Schema:
     return schema.arranged(kept)
 
 
-def _check_present(columns: Sequence[str], schema: pa.Schema, name: str) -> None:
-    missing = [column for column in columns if column not in schema.names]
-    if missing:
-        raise DataError(f"found no column {missing[0]!r}, expected {', '.join(columns)}", place=name)
-
-
-class _File:
-    """A Parquet or Arrow file."""
-
-    for_any_thread = True
-
-    def __init__(self, path: str) -> None:
-        self.name = path
-        with _Blaming(path):
-            with open_url(path) if is_url(path) else open(path, "rb") as file:
-                magic = file.read(6)
-            self._parquet = magic[:4] == b"PAR1"
-            if not self._parquet and magic != b"ARROW1":
-                raise DataError("found neither Parquet nor Arrow, expected one of them", place=path)
-            self.schema = self._open([]).schema_arrow if self._parquet else self._arrow_file().schema
-
-    def _open(self, columns: Sequence[str]) -> Any:
-        import_pyarrow()
-        from pyarrow import parquet
-
-        source = open_url(self.name) if is_url(self.name) else self.name
-        return parquet.ParquetFile(source, read_dictionary=list(columns), memory_map=False, pre_buffer=False)
-
-    def _arrow_file(self) -> Any:
-        pa = import_pyarrow()
-        from pyarrow import ipc
-
-        return ipc.open_file(open_url(self.name) if is_url(self.name) else pa.memory_map(self.name))
-
-    def batches(self, columns: list[str], all_cores: bool = False) -> Iterator[pa.RecordBatch]:
-        with _Blaming(self.name):
-            _check_present(columns, self.schema, self.name)
-            if not self._parquet:
-                file = self._arrow_file()
-                for i in range(file.num_record_batches):
-                    yield file.get_batch(i).select(columns)
-                return
-            types = import_pyarrow().types
-            strings = [
-                name
-                for name in columns
-                if types.is_string(self.schema.field(name).type) or types.is_binary(self.schema.field(name).type)
-            ]
-            rows = BLOCK if all_cores else ROWS
-            decoded = self._open(strings).iter_batches(rows, columns=columns, use_threads=False)
-            for batch in _ahead(decoded) if all_cores else decoded:
-                yield batch.select(columns)
-
-    def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The batches from the first on, with some columns; the file can be read again from its beginning."""
-        return self.batches(columns)
-
-
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches, the next of which is decoded by another thread in the meantime.
-
-    By one thread, and not by Arrow's pool: allocations of several take 100 MB more.
-    """
-    other = ThreadPoolExecutor(1)
-    try:
-        coming = other.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = other.submit(next, batches, None)
-            yield batch
-    finally:
-        other.shutdown(wait=False)  # whoever closes this may be any thread, at any time
-
-
-class _Blaming:
-    """Make an error of Arrow or of the system a `DataError` that names the file."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, DataError) or error is None:
-            return
-        if isinstance(error, OSError) and error.strerror:
-            raise DataError(f"cannot read: {error.strerror}", place=self._path) from None
-        if isinstance(error, (OSError, import_pyarrow().lib.ArrowException)):
-            raise DataError(f"cannot read: {error}", place=self._path) from None
-
-
 class _Memory:
     """A table in memory, or a stream that can be read once."""
 
@@ -212,8 +117,8 @@ class _Memory:
         self._peeked: list[Any] = []  # of a stream: taken from it and not yet handed out
         self._read = False
 
-    def batches(self, columns: list[str], all_cores: bool = False) -> Iterator[pa.RecordBatch]:
-        _check_present(columns, self.schema, self.name)
+    def batches(self, columns: list[str], threads: int = 1) -> Iterator[pa.RecordBatch]:
+        check_present(columns, self.schema, self.name)
         if self._stream and self._read:
             raise DataError("found a stream that has been read, expected a table or another stream", place=self.name)
         self._read = True
@@ -231,7 +136,7 @@ class _Memory:
             yield batch.select(columns)
 
     def _rest(self) -> Iterator[pa.RecordBatch]:
-        with _Blaming(self.name):
+        with Blaming(self.name):
             # Not `yield from`, which closes a stream when nobody asks for more.
             for batch in self._data if self._stream else self._data.to_batches(max_chunksize=ROWS):  # noqa: UP028
                 yield batch
@@ -253,11 +158,11 @@ class _Objects:
         types = (_from_pandas(frame, [label]).schema.types[0] if typed else pa.null() for label in labels)
         self.schema = pa.schema(list(zip(self._labels, types, strict=True)))
 
-    def batches(self, columns: list[str], all_cores: bool = False) -> Iterator[pa.RecordBatch]:
-        _check_present(columns, self.schema, self.name)
+    def batches(self, columns: list[str], threads: int = 1) -> Iterator[pa.RecordBatch]:
+        check_present(columns, self.schema, self.name)
         types = import_pyarrow().schema([self.schema.field(name) for name in columns]) if self._typed else None
         labels = None if self._typed else [self._labels[name] for name in columns]
-        with _Blaming(self.name):
+        with Blaming(self.name):
             for row in range(0, len(self._frame), ROWS):
                 yield from _from_pandas(self._frame.iloc[row : row + ROWS], labels, types).to_batches()
 
@@ -276,7 +181,7 @@ def open_table(data: Any, *, name: str = "table", columns: Sequence[str] | None 
     if isinstance(data, (str, Path)):
         data = [data]
     if isinstance(data, (list, tuple)) and all(isinstance(path, (str, Path)) for path in data):
-        files = [_File(str(path)) for path in data]
+        files = [TableFile(str(path)) for path in data]
         if not files:
             raise SpecError("a table must have at least one file, got none")
         return TableSource(files[0].schema, files)
@@ -382,5 +287,5 @@ def table_parts(
         )
         return TableParser(read)
 
-    blocks = TableBlocks(source.read(schema, start, all_cores=threads > 1))
+    blocks = TableBlocks(source.read(schema, start, threads=threads))
     return Parts(blocks, make_parser, tolerate=tolerate, threads=threads)
