@@ -61,6 +61,11 @@ def rounding_bits(position: int, key: int) -> int:
     return (word(position, key) >> 16 << 16) | (finalise(~key % 2**64) >> 48)
 
 
+def uniform(bits: int) -> Fraction:
+    """An odd multiple of 2^-25 in single precision, which has no odd ones above 1/2: there the nearest even one."""
+    return Fraction(float(f32((bits >> 7) | 1))) / 2**25
+
+
 def counting_bits(position: int, key: int) -> int:
     """64 bits: the lower half of the feature's word, then 48 that the row shares."""
     return ((word(position, key) % 2**16) << 48) | (finalise(~key % 2**64) % 2**48)
@@ -96,13 +101,13 @@ def project(beta, limit):
 def random_round(beta: np.float32, bits: int) -> int:
     """RandomRound in units of the grid: the gridpoint above with probability beta - a, else a = floor(beta).
 
-    The random number is one of the odd multiples of 2^-25; a step longer than any grid stays just that.
+    A step longer than any grid stays just that.
     """
     beta = beta if beta > f32(-65536) else f32(-65536)
     beta = beta if beta < f32(65536) else f32(65536)
     a = math.floor(beta)
     chance = Fraction(float(beta - f32(a)))
-    return a + 1 if Fraction((bits >> 7) | 1, 2**25) < chance else a
+    return a + 1 if uniform(bits) < chance else a
 
 
 # The randomized counter (section 3.2) ---------------------------------------------------------------------------------

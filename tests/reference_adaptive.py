@@ -9,7 +9,7 @@ from bisect import bisect_right
 from fractions import Fraction
 
 import numpy as np
-from reference import OgdRand, Row, counting_bits, f32, project, random_round, rounding_bits, row_key
+from reference import OgdRand, Row, counting_bits, f32, project, random_round, rounding_bits, row_key, uniform
 
 FIRST_COUNTS = [0, 1, 2, 3, 5, 8, 12]
 
@@ -53,7 +53,7 @@ class AdaptiveOgd(OgdRand):
         if not self.promoted[slot] and len(values) > 1 and values[0] <= target < values[-1]:
             k = bisect_right(values, target)
             a, b = values[k - 1], values[k]
-            chance = ((bits >> 7) | 1) / 2**25
+            chance = float(uniform(bits))
             self.beta[slot] = b if chance * (b - a) < target - a else a
         else:
             self.promoted[slot] = True

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from reference import f32, project
+from reference import f32, project, uniform
 from reference_squares import ONE, Accumulator, SquaresLearner
 
 UNIT = Fraction(1, 2048)
@@ -54,7 +54,7 @@ def round_sum(units: int, delta: np.float32, bits: int, fine: bool) -> int:
     above = bisect_right(points, whole)
     lo, hi = points[above - 1], points[above]
     chance = f32((whole - lo) / (hi - lo)) + fraction / f32(hi - lo)
-    return hi if Fraction((bits >> 7) | 1, 2**25) < Fraction(float(chance)) else lo
+    return hi if uniform(bits) < Fraction(float(chance)) else lo
 
 
 def limit_within(radius: float | None) -> int:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from reference import OgdRand, Row, counting_bits, rounding_bits, row_key
+from reference import OgdRand, Row, counting_bits, rounding_bits, row_key, uniform
 from streams import LENGTHS, cut, make_rows, to_batch
 
 from lessram.errors import SpecError
@@ -42,7 +42,7 @@ class GammaOgd(OgdRand):
             while self.radius * 2.0**-k > self.gamma * eta:
                 k += 1
             below = math.floor(beta * 2**k)
-            chance = Fraction((rounding_bits(position, key) >> 7) | 1, 2**25)
+            chance = uniform(rounding_bits(position, key))
             self.beta[slot] = Fraction(below + (chance < beta * 2**k - below), 2**k)
 
 

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 import reference
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lessram.errors import SpecError
@@ -98,12 +98,13 @@ def test_project(value, limit):
 
 
 EXACT = [0.0, 0.5, -0.5, 0.25, 2.0**-24, 1 - 2.0**-24, -(2.0**-24), 3.0, -7.0, 5.125, -1234.5, 2.0**-20 * 12345]
-INEXACT = [1e-3, -1e-3, 0.3, -0.7, 1e-9, -1e-9, 2.0**-25, 2.0**-40, -(2.0**-40), 100.1, -100.1, 3e-39]
+INEXACT = [0.75, -0.25, 1e-3, -1e-3, 0.3, -0.7, 1e-9, -1e-9, 2.0**-25, 2.0**-40, -(2.0**-40), 100.1, -100.1, 3e-39]
 
 
 @pytest.mark.parametrize("step", EXACT + INEXACT)
 def test_random_round_is_unbiased(step):
-    """The mean over all patterns is the step itself; within 2^-24 where the step has more than 24 binary places."""
+    """The mean over all patterns is the step itself, or within 2^-24 of it: where the step has more than 24 binary
+    places, and for some whose fraction is above 1/2, where random numbers have no more than 24 either."""
     step = np.float32(step)
     mean = Fraction(int(sum_over_all_patterns(step)), 2**25)
     if step in np.float32(EXACT):
@@ -119,6 +120,8 @@ def test_the_bias_of_steps_and_of_opposite_steps_is_the_same():
 
 
 @given(st.floats(width=32), st.integers(0, 2**32 - 1))
+@example(-(2.0**-80), 2**32 - 1)  # the fraction and the random number are both 1
+@example(0.75, ((3 << 23) - 1) << 7)
 def test_random_round_equals_the_reference(step, bits):
     with np.errstate(invalid="ignore"):
         assert random_round(np.float32(step), bits) == reference.random_round(np.float32(step), bits)
