@@ -117,7 +117,7 @@ def accuracy_cells(row: dict[str, Any]) -> list[str]:
         excess += f" ± {100 * row['standard_error']:.3f}"
     alpha = f"{row['alpha']:.3f}" + (" (edge)" if row["alpha_at_edge"] else "")
     goal = ["", ""]
-    if row["method"] == rounding_loss.MAIN:
+    if row["method"] in rounding_loss.MAIN:
         goal = [f"≤ +{100 * rounding_loss.WITHIN:.1f} %", verdict(row["relative_to_control"] <= rounding_loss.WITHIN)]
     return [
         row["method"],
