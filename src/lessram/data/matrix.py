@@ -11,12 +11,12 @@ larger ones are hashed, or refused. Names in dicts are always hashed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from lessram.data.batch import Batch
@@ -45,7 +45,8 @@ class Survey(NamedTuple):
 class Matrix:
     """Rows in memory, checked when this is made, handed out as batches as often as they are needed.
 
-    >>> matrix = Matrix(sp.csr_array([[0, 1, 0, 1], [1, 0, 0, 0]], dtype=np.float32), slots=8)
+    >>> from scipy.sparse import csr_array
+    >>> matrix = Matrix(csr_array([[0, 1, 0, 1], [1, 0, 0, 0]], dtype=np.float32), slots=8)
     >>> [(batch.slots.tolist(), batch.values) for batch in matrix.batches()]
     [([1, 3, 0], None)]
     >>> Matrix([[1.0, np.nan]], slots=8)
@@ -57,7 +58,7 @@ class Matrix:
     def __init__(self, data: Any, slots: int, *, hash: str = "auto", hash_seed: int = 0) -> None:
         rules = make_rules(slots, hash=hash, hash_seed=hash_seed)
         self._rows: _Sparse | _Dense | _Dicts
-        if sp.issparse(data):
+        if _is_sparse(data):
             self._rows = _Sparse(data, rules)
         elif _is_dicts(data):
             self._rows = _Dicts(data, rules, hash_seed)
@@ -97,6 +98,12 @@ class Matrix:
         if column.shape != (self.rows,):
             raise DataError(f"found {name} of shape {column.shape}, expected ({self.rows},), one a row")
         return column
+
+
+def _is_sparse(data: Any) -> bool:
+    """Whoever has a sparse matrix has imported scipy; who trains from files need not wait for it."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(data))
 
 
 class _Sparse:
