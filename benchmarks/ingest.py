@@ -64,7 +64,12 @@ TRAIN_TARGETS = {"svmlight, idx:1": 20.0, "svmlight, tf-idf": 20.0, "VW, words":
 TWO_THREADS_TARGET = 1.5
 MEMORY_TARGET = 64 << 20
 TABLE_BITS = 22
-ONE, TWO = "q2.13+morris8, 1 thread", "q2.13+morris8, 2 threads"
+LEARNERS: dict[str, dict[str, Any]] = {
+    "q2.13+morris8": {},
+    "q3.12+squares8": {"weights": "q3.12", "rates": "squares8", "step_rule": "", "alpha": 0.35},
+    "q2.13, one rate": {"rates": "global"},
+}
+ONE, TWO, TWO_OF_ONE_RATE = "q2.13+morris8, 1 thread", "q2.13+morris8, 2 threads", "q2.13, one rate, 2 threads"
 VW_OPTIONS = {"VW --sgd": "--sgd", "VW default": "", "VW --ftrl": "--ftrl"}
 
 
@@ -210,10 +215,10 @@ def train_section(chosen: argparse.Namespace, folder: Path) -> Iterator[dict[str
 
 
 def measure_training(kind: Kind, path: Path, theirs: Path | None, rows: int, rounds: int) -> dict[str, Any]:
-    better = {"weights": "q3.12", "rates": "squares8", "step_rule": "", "alpha": 0.35}
-    ours = {ONE: OurRun(path, 1, kind.label), TWO: OurRun(path, 2, kind.label)} | {
-        "q3.12+squares8, 1 thread": OurRun(path, 1, kind.label, **better),
-        "q3.12+squares8, 2 threads": OurRun(path, 2, kind.label, **better),
+    ours = {
+        f"{name}, {count}": OurRun(path, threads, kind.label, **choices)
+        for name, choices in LEARNERS.items()
+        for threads, count in ((1, "1 thread"), (2, "2 threads"))
     }
     peers: dict[str, VwRun] = {}
     if theirs and vowpal.AVAILABLE:
@@ -222,9 +227,9 @@ def measure_training(kind: Kind, path: Path, theirs: Path | None, rows: int, rou
     machine = Additions(1), Additions(2)
     contenders = {**runs, "one": machine[0], "two": machine[1]}
     race([Contender(title, run.run) for title, run in contenders.items()], rounds, clock="wall")  # type: ignore[attr-defined]
-    (one, two, third, fourth) = (run.digest() for run in ours.values())
-    assert one == two, f"{kind.name}: one thread and two gave different models"
-    assert third == fourth, f"{kind.name}: one thread and two gave different models"
+    for name in LEARNERS:
+        one, two = ours[f"{name}, 1 thread"], ours[f"{name}, 2 threads"]
+        assert one.digest() == two.digest(), f"{kind.name}: one thread and two gave different models"
     return {
         "name": kind.name,
         "rows": rows,
@@ -233,6 +238,9 @@ def measure_training(kind: Kind, path: Path, theirs: Path | None, rows: int, rou
         "two_threads_over_one": ours[ONE].best["seconds"] / ours[TWO].best["seconds"],
         "additions_by_two_threads_over_one": gained(*machine),
         "over_vw": {title: run.best["seconds"] / ours[TWO].best["seconds"] for title, run in peers.items()},
+        "one_rate_over_vw": {
+            title: run.best["seconds"] / ours[TWO_OF_ONE_RATE].best["seconds"] for title, run in peers.items()
+        },
         "over_vw_by_cpu": {title: run.best["cpu"] / ours[ONE].best["cpu"] for title, run in peers.items()},
         "same_bytes": True,
     }
@@ -255,6 +263,9 @@ def show_training(found: dict[str, Any]) -> None:
     for title, ratio, target in goals:
         goal = f", target ≥ {target}x: {verdict(ratio >= target)}" if target else ""
         console.print(f"  {title}: {ratio:.2f}x{goal}")
+    for title, ratio in found["one_rate_over_vw"].items():
+        if "sgd" in title:
+            console.print(f"  {TWO_OF_ONE_RATE} over {title}, which has one rate too: {ratio:.2f}x")
     for title, ratio in found["over_vw_by_cpu"].items():
         console.print(f"  one thread over {title}, by processor time: {ratio:.2f}x")
 
