@@ -36,7 +36,7 @@ for rates, loss, rule, algorithm, l1 in (
     learner = Learner(Spec(slots=96, weights=weights, rates=rates, alpha=0.1, seed=3, **choices))
     for r, row in enumerate(rows):
         digest.update(learner.learn(batch.slice(r, r + 1), trusted=True).tobytes())
-        for array in learner._scratch:
+        for array in filter(lambda array: array is not None, learner._scratch):
             digest.update(array[: len(row.features)].tobytes())
     digest.update(learner.model.table.cells.tobytes() + learner.model.scalars.tobytes())
     digest.update(learner.predict(batch, trusted=True).tobytes() + learner.model.weights().tobytes())

@@ -25,7 +25,7 @@ from lessram.tables.blocks import FIRST_SLOT
 from lessram.tables.graded import Graded, GradedRule, graded_rule
 from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
 from lessram.tables.layout import SQUARES, Table, copied, tensors_of
-from lessram.tables.proximal import ProximalRule, ProximalScratch, proximal_scratch
+from lessram.tables.proximal import ProximalRule
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
 from lessram.tables.table import Rule, Scratch, scratch
 
@@ -208,18 +208,14 @@ class Learner:
     def _checked(self, batch: Batch) -> Batch:
         return checked(batch, self.model.spec.slots, real_labels=self.model.spec.loss == "squared")
 
-    def _new_scratch(
-        self, longest: int
-    ) -> Scratch | SquaresScratch | ProximalScratch | HalfwordScratch | AdaptiveScratch:
+    def _new_scratch(self, longest: int) -> Scratch | SquaresScratch | HalfwordScratch | AdaptiveScratch:
         if isinstance(self.model.table, Adaptive):
             return adaptive_scratch(longest)
         if self.model.spec.rates == "squares6":
             return halfword_scratch(longest)
         cell = self.model.table.cells.dtype
-        if self.model.spec.algorithm:
-            return proximal_scratch(longest, cell)
         if self.model.spec.rates in SQUARES:
-            return squares_scratch(longest, cell)
+            return squares_scratch(longest, cell, pulled=bool(self.model.spec.algorithm))
         return scratch(longest, cell["weight"])
 
     def _fit_scratch(self, batch: Batch) -> None:

@@ -15,15 +15,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded
 from lessram.numerics.accumulator import Accumulator
 from lessram.numerics.proximal import Shrinkage, shrunk
-from lessram.numerics.vector import padded
 from lessram.tables.flat import ask, has_field
-from lessram.tables.squares import move_row, no_terms, observe_row, prepare_row, squares_scratch, weigh
-from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
+from lessram.tables.squares import no_terms, weigh
+from lessram.tables.table import feature_value, is_table, look
 
 
 class ProximalRule(NamedTuple):
@@ -35,25 +33,6 @@ class ProximalRule(NamedTuple):
     limit: np.int32 | np.float32
     step: float
     shrinkage: Shrinkage
-
-
-class ProximalScratch(NamedTuple):
-    """`SquaresScratch`, and the pulls."""
-
-    words: NDArray[np.uint32]
-    sums: NDArray[np.float32]
-    levels: NDArray[np.int32]
-    noted: NDArray[np.float32]
-    steps: NDArray[np.int32] | NDArray[np.float32]
-    advanced: NDArray[np.int32] | NDArray[np.float32]
-    risen: NDArray[np.uint32]
-    pull: NDArray[np.float32]
-    """a - c, then what is taken off the step."""
-
-
-def proximal_scratch(longest: int, cell: np.dtype) -> ProximalScratch:
-    """Scratch for rows of up to `longest` features over such cells."""
-    return ProximalScratch(*squares_scratch(longest, cell), np.zeros(padded(longest), np.float32))
 
 
 def weight_at(cells: Any, shrinkage: Any, slot: Any) -> Any:
@@ -95,36 +74,6 @@ def _weigh(table, rule, slot, values, x, scratch, j):
 @overloaded(no_terms)
 def _no_terms(table, rule, values):
     return (lambda table, rule, values: 0.0) if is_table(rule, ProximalRule) else None
-
-
-@overloaded(observe)
-def _observe(table, rule, batch, row, scratch):
-    if not is_table(rule, ProximalRule):
-        return None
-    return lambda table, rule, batch, row, scratch: observe_row(table, rule, batch, row, scratch)
-
-
-@overloaded(prepare)
-def _prepare(table, rule, batch, row, scratch, square):
-    if not is_table(rule, ProximalRule):
-        return None
-    exact = not has_field(table.types[0], "level")
-
-    def prepare_proximal(table, rule, batch, row, scratch, square):
-        return prepare_row(table, rule, batch, row, scratch, square, exact, scratch.pull)
-
-    return prepare_proximal
-
-
-@overloaded(move)
-def _move(table, rule, batch, row, scratch, gradient, square):
-    if not is_table(rule, ProximalRule):
-        return None
-
-    def move_proximal(table, rule, batch, row, scratch, gradient, square):
-        move_row(table, rule, batch, row, scratch, gradient, square, scratch.pull)
-
-    return move_proximal
 
 
 @inlined

@@ -78,15 +78,18 @@ class SquaresScratch(NamedTuple):
     """New levels, or addends of exact sums."""
     risen: NDArray[np.uint32]
     """For each block of lanes a mask of the levels that go up."""
+    pull: NDArray[np.float32] | None
+    """What is taken off each step, under rules of tables.proximal."""
 
 
-def squares_scratch(longest: int, cell: np.dtype) -> SquaresScratch:
-    """Scratch for rows of up to `longest` features over such cells."""
+def squares_scratch(longest: int, cell: np.dtype, *, pulled: bool = False) -> SquaresScratch:
+    """Scratch for rows of up to `longest` features over such cells; `pulled`: under a rule of tables.proximal."""
     size = padded(longest)
     steps = np.float32 if cell["weight"].kind == "f" else np.int32
     news = np.int32 if "level" in (cell.names or ()) else np.float32
     kinds = (np.uint32, np.float32, np.int32, np.float32, steps, news)
-    arrays: list[Any] = [*(np.zeros(size, kind) for kind in kinds), np.zeros(size // LANES, np.uint32)]
+    arrays: list[Any] = [np.zeros(size, kind) for kind in kinds]
+    arrays += [np.zeros(size // LANES, np.uint32), np.zeros(size, np.float32) if pulled else None]
     made = SquaresScratch(*arrays)
     made.sums[:] = 1.0  # lanes behind a row divide by this
     return made
@@ -161,7 +164,7 @@ def store_level(table, rule, batch, row, scratch, j, square, shared):
 
 
 # The passes. Rules of tables.proximal take them over the same cells: they differ in what a cell's weight is (`weigh`,
-# `no_terms`) and in that they have an array of what is to be taken off the steps (`pull`).
+# `no_terms`) and in that something is taken off the steps.
 
 
 def weigh(table: Any, rule: Any, slot: Any, values: Any, x: Any, scratch: Any, j: Any) -> Any:
@@ -196,66 +199,55 @@ def observe_one(table, rule, batch, row, scratch, j):
     return weigh(table, rule, slot, batch.values, x, scratch, j)
 
 
-@inlined
-def observe_row(table, rule, batch, row, scratch):
-    # A row longer than the prefetch distance would be over before `prepare` asked for its half.
-    alone = row.length > FAR
-    dot = no_terms(table, rule, batch.values)
-    for j in range(row.length):
-        if alone or j & _ONE == _NONE:
-            ask(table, batch, row.ahead + j)
-        dot += observe_one(table, rule, batch, row, scratch, j)
-    return np.float64(dot)
-
-
-@inlined
-def prepare_row(table, rule, batch, row, scratch, square, exact, pull):
-    ask_other_half(table, batch, row)
-    square, lowest = np.float32(square), np.float32(0.0) if exact else rule.sums.lowest
-    values, start, length = batch.values, row.start, row.length
-    alpha, beta = rule.alpha, rule.beta
-    reach = rate_row(scratch.sums, values, start, scratch.noted, length, square, lowest, alpha, beta, pull)
-    level_row(scratch, values, start, length, square, rule.sums, row.key, fraction_of(shared_word(row.key)))
-    return reach
-
-
-@inlined
-def move_row(table, rule, batch, row, scratch, gradient, square, pull):
-    shared = shared_word(row.key)
-    store_sums(table, rule, batch, row, scratch, np.float32(square), shared)
-    g = downhill(gradient, rule.step)
-    low = np.uint32(shared >> np.uint64(48))
-    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, pull, g, low)
-    for j in range(row.length):
-        add_step(table, rule, batch.slots[row.start + j], scratch.steps[j])
-
-
 @overloaded(observe)
 def _observe(table, rule, batch, row, scratch):
-    if not is_table(rule, SquaresRule):
+    if not is_table(table, Squares):
         return None
-    return lambda table, rule, batch, row, scratch: observe_row(table, rule, batch, row, scratch)
+
+    def observe_squares(table, rule, batch, row, scratch):
+        # A row longer than the prefetch distance would be over before `prepare` asked for its half.
+        alone = row.length > FAR
+        dot = no_terms(table, rule, batch.values)
+        for j in range(row.length):
+            if alone or j & _ONE == _NONE:
+                ask(table, batch, row.ahead + j)
+            dot += observe_one(table, rule, batch, row, scratch, j)
+        return np.float64(dot)
+
+    return observe_squares
 
 
 @overloaded(prepare)
 def _prepare(table, rule, batch, row, scratch, square):
-    if not is_table(rule, SquaresRule):
+    if not is_table(table, Squares):
         return None
     exact = not has_field(table.types[0], "level")
 
     def prepare_squares(table, rule, batch, row, scratch, square):
-        return prepare_row(table, rule, batch, row, scratch, square, exact, None)
+        ask_other_half(table, batch, row)
+        square, lowest = np.float32(square), np.float32(0.0) if exact else rule.sums.lowest
+        values, start, length = batch.values, row.start, row.length
+        alpha, beta = rule.alpha, rule.beta
+        reach = rate_row(scratch.sums, values, start, scratch.noted, length, square, lowest, alpha, beta, scratch.pull)
+        level_row(scratch, values, start, length, square, rule.sums, row.key, fraction_of(shared_word(row.key)))
+        return reach
 
     return prepare_squares
 
 
 @overloaded(move)
 def _move(table, rule, batch, row, scratch, gradient, square):
-    if not is_table(rule, SquaresRule):
+    if not is_table(table, Squares):
         return None
 
     def move_squares(table, rule, batch, row, scratch, gradient, square):
-        move_row(table, rule, batch, row, scratch, gradient, square, None)
+        shared = shared_word(row.key)
+        store_sums(table, rule, batch, row, scratch, np.float32(square), shared)
+        g = downhill(gradient, rule.step)
+        low = np.uint32(shared >> np.uint64(48))
+        step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, scratch.pull, g, low)
+        for j in range(row.length):
+            add_step(table, rule, batch.slots[row.start + j], scratch.steps[j])
 
     return move_squares
 
