@@ -351,10 +351,13 @@ def test_only_small_dictionaries_of_a_file_stay_dictionaries(tmp_path, monkeypat
     assert pa.Table.from_batches([batch]).cast(table.schema).equals(table)
 
 
-def test_a_file_without_rows(tmp_path):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_file_without_rows_and_one_without_columns(tmp_path, threads):
     parquet.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
-    for threads in (1, 2):
-        assert read(tmp_path / "a.parquet", threads=threads) == []
+    assert read(tmp_path / "a.parquet", threads=threads) == []
+    parquet.write_table(TABLE, tmp_path / "b.parquet")
+    batches = table_files.TableFile(str(tmp_path / "b.parquet")).batches([], threads)
+    assert [(batch.num_rows, batch.num_columns) for batch in batches] == [(5, 0)]
 
 
 def test_unused_columns_are_left_out():

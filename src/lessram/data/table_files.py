@@ -113,7 +113,7 @@ def _shares(columns: Sequence[str], sizes: Mapping[str, int], count: int) -> lis
     >>> _shares(["a", "b", "c", "d"], {"a": 5, "b": 9, "c": 3, "d": 6}, 2)
     [['b', 'c'], ['d', 'a']]
     """
-    shares: list[list[str]] = [[] for _ in range(min(count, len(columns)))]
+    shares: list[list[str]] = [[] for _ in range(max(1, min(count, len(columns))))]
     taken = [0] * len(shares)
     for column in sorted(columns, key=lambda column: sizes.get(column, 0), reverse=True):
         least = taken.index(min(taken))
@@ -146,6 +146,8 @@ def _side_by_side(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Re
 
 
 def _joined(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
     columns = [column for part in parts for column in part.columns]
     names = [name for part in parts for name in part.schema.names]
     return import_pyarrow().RecordBatch.from_arrays(columns, names)
