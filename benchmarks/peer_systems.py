@@ -84,7 +84,8 @@ def _scikit_learn(data: DataSet, rate: float, folder: Path) -> Run:
     """One global rate, falling with the root of the examples. Rows are predicted some at a time, then learned."""
     matrix, labels = data.matrix(), data.batch.labels.astype(int)
     block = max(64, matrix.shape[0] // 1000)
-    model = SGDClassifier(loss="log_loss", penalty=None, learning_rate="invscaling", eta0=rate, power_t=0.5)
+    falling = {"learning_rate": "invscaling", "eta0": rate, "power_t": 0.5}
+    model = SGDClassifier(loss="log_loss", penalty=None, shuffle=False, **falling)
     margins = np.zeros(matrix.shape[0])
     start = time.perf_counter()
     for first in range(0, matrix.shape[0], block):
