@@ -12,7 +12,7 @@ from lessram.errors import DataError
 
 def codes_of(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
     """The place of each label among the classes."""
-    if len(classes) == 2:  # two comparisons: twenty times as fast as a search
+    if len(classes) == 2:  # two comparisons take less than a tenth of a search
         second = y == classes[1]
         codes, known = second.astype(np.intp), second | (y == classes[0])
     else:
