@@ -63,11 +63,19 @@ def limit_within(radius: float | None) -> int:
 
 
 class SixBits(Accumulator):
-    """Base 1.23, unit 2^-6, levels 0 to 31 and then the even ones up to 62."""
+    """Base 1.23, unit 2^-6, levels 0 to 31 and then the even ones up to 62, which stand for more in rates."""
 
     def __init__(self) -> None:
         super().__init__(1.23, Fraction(1, 64), 63)
         self.pair_gap = f32(float(Fraction(1.23) ** 2 - 1))
+        lowest = float(self.height[0])
+        self.rated = [
+            f32(lowest + 1.176 * (float(height) - lowest)) if level >= 32 else height
+            for level, height in enumerate(self.height)
+        ]
+
+    def value(self, level: int) -> np.float32:
+        return self.rated[level] - self.height[0]
 
     def add(self, level: int, addend: np.float32, uniform: np.float32) -> int:
         r = addend / self.height[level]

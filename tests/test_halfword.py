@@ -266,6 +266,33 @@ def test_only_levels_of_the_ladder_are_reached():
     assert reached == set(LADDER)
 
 
+def test_rates_of_high_sums_are_right_in_the_mean():
+    # The probability of every level after each of many equal additions, exactly: no sampling.
+    values = np.array([float(SIX.heights[c]) for c in LADDER]) - float(SIX.lowest)
+    rated = ours.rate_heights()[LADDER].astype(np.float64) - float(SIX.lowest)
+    addend, total = 0.125, 0.0
+    of_level = np.zeros(len(LADDER))
+    of_level[0] = 1.0
+    excess = []
+    while total < 4000.0:  # far from the last level
+        of_level = added(of_level, values, addend)
+        total += addend
+        if total > 300.0:
+            mean = [float(of_level @ (1.0 / np.sqrt(sums + addend))) for sums in (rated, values)]
+            excess.append([rate * np.sqrt(total) - 1.0 for rate in mean])
+    corrected, plain = np.array(excess).T
+    assert np.abs(corrected).max() < 0.002
+    assert 0.08 < plain.min() <= plain.max() < 0.09, "what rates would gain by noise alone"
+
+
+def added(of_level, values, addend):
+    """The distribution over levels after one more addition: each goes to the two levels around its sum."""
+    targets = values + addend
+    below = np.minimum(np.searchsorted(values, targets, side="right") - 1, len(values) - 2)
+    up = of_level * (targets - values[below]) / (values[below + 1] - values[below])
+    return np.bincount(below, of_level - up, len(values)) + np.bincount(below + 1, up, len(values))
+
+
 @numba.njit
 def jitted_advance(level, addend, uniform):
     return ours.advanced_by_pairs(SIX, np.uint8(level), addend, uniform)

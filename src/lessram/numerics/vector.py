@@ -149,6 +149,14 @@ class Vector:
         return Vector(self.builder, self.builder.call(function, [self.value]))
 
 
+def fields_of(builder: Any, kind: Any, value: Any) -> dict[str, tuple[Any, Any]]:
+    """The fields of a NamedTuple while code is generated, each with its type."""
+    return {
+        name: (field, builder.extract_value(value, i))
+        for i, (name, field) in enumerate(zip(kind.fields, kind.types, strict=True))
+    }
+
+
 def splat(builder: Any, scalar: Any) -> Vector:
     """The same scalar in all lanes."""
     kind = ir.VectorType(scalar.type, LANES)
@@ -241,6 +249,16 @@ def look_up(context: Any, builder: Any, array_type: Any, array: Any, index: Vect
 def store(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> None:
     """array[index : index + 16] = vector, 4 bytes an element."""
     builder.store(vector.value, _address(context, builder, array_type, array, index, vector.value.type)).align = 4
+
+
+def store_inside(
+    context: Any, builder: Any, array_type: Any, array: Any, index: Any, left: Any, vector: Vector
+) -> None:
+    """array[index : index + left] = the first lanes of the vector, integers; all sixteen if `left` is more."""
+    signature = ir.FunctionType(ir.VoidType(), [INTS, INTS.as_pointer(), I32, MASK])
+    function = cgutils.get_or_insert_function(builder.module, signature, "llvm.masked.store.v16i32.p0")
+    address = _address(context, builder, array_type, array, index, INTS)
+    builder.call(function, [vector.value, address, I32(4), inside(builder, left)])
 
 
 def store_mask(context: Any, builder: Any, array_type: Any, array: Any, index: Any, mask: Any) -> None:

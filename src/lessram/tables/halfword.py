@@ -13,8 +13,8 @@ weight, too, crosses from `observe` to `move`, where the vector pass computes wh
 
     observe   scalar   the cell is noted, its weight joins the dot product, half the prefetches
     prepare   scalar   the other prefetches
-              vector   the heights of the levels
-              vector   the row's rates, from the sums before they are rounded to levels
+              vector   the sums that the levels stand for, as rates see them
+              vector   the row's rates, from these sums and the row's squares
               vector   levels advanced at random
     move      vector   new cells: weight + step rounded at random to its grid
               scalar   new cells stored
@@ -36,7 +36,14 @@ from lessram.numerics.machine import rarely
 from lessram.numerics.minifloat import E3M6, E3M7, Minifloat, rounded_sum
 from lessram.numerics.random import rounding_bits, shared_word
 from lessram.numerics.rounding import project
-from lessram.numerics.six_bits import FIRST_HIGH, LEVEL_BITS, LEVELS, advanced_by_pairs, six_bit_accumulator
+from lessram.numerics.six_bits import (
+    FIRST_HIGH,
+    LEVEL_BITS,
+    LEVELS,
+    advanced_by_pairs,
+    rate_heights,
+    six_bit_accumulator,
+)
 from lessram.numerics.vector import padded
 from lessram.tables.flat import ask, ask_other_half
 from lessram.tables.halfword_passes import cell_row, height_row, pair_level_row
@@ -65,6 +72,8 @@ class HalfwordRule(NamedTuple):
     """How coefficients move."""
 
     sums: Accumulator
+    rated: NDArray[np.float32]
+    """The height of each level as rates see it."""
     units: NDArray[np.int16]
     """The weight of each ordinal in e3m7, an ordinal being 11 bits in two's complement."""
     alpha: np.float32
@@ -82,7 +91,7 @@ class HalfwordScratch(NamedTuple):
     cells: NDArray[np.int32]
     units: NDArray[np.int32]
     sums: NDArray[np.float32]
-    """Heights V_c."""
+    """The heights of the levels as rates see them."""
     noted: NDArray[np.float32]
     """rate * value"""
     levels: NDArray[np.int32]
@@ -103,6 +112,7 @@ def halfword_rule(alpha: float, beta: float, grid: Minifloat, radius: float | No
     limit = grid.ordinals(np.array([grid.units_within(radius)]))[0]  # cells of both kinds end there
     return HalfwordRule(
         sums=six_bit_accumulator(),
+        rated=rate_heights(),
         units=_UNITS.astype(np.int16),
         alpha=np.float32(alpha),
         beta=np.float32(beta),
@@ -187,7 +197,7 @@ def _prepare(table, rule, batch, row, scratch, square):
         lowest, s = rule.sums.lowest, np.float32(square)
         values, start, length = batch.values, row.start, row.length
         alpha, beta = rule.alpha, rule.beta
-        height_row(scratch, length, rule.sums)
+        height_row(scratch, length, rule.rated)
         reach = rate_row(scratch.sums, values, start, scratch.noted, length, s, lowest, alpha, beta)
         fraction = fraction_of(shared_word(row.key))
         pair_level_row(scratch, values, start, length, s, rule.sums, row.key, fraction)

@@ -13,21 +13,32 @@ from lessram.numerics.minifloat import BINADE_SHIFT, EXPONENT, FINE_REACH, FIRST
 from lessram.numerics.random import UNIFORM_STEP
 from lessram.numerics.rounding import LARGEST_STEP
 from lessram.numerics.six_bits import BASE, FIRST_HIGH, LAST, LEVEL_BITS, LEVELS, PAIR_GAP
-from lessram.numerics.vector import FLOATS, I32, INTS, Vector, blocks, load, look_up, random_words, splat, store
-from lessram.tables.squares_passes import addends, climbed_levels, fields_of, fine_uniforms, values_at
+from lessram.numerics.vector import (
+    FLOATS,
+    I32,
+    INTS,
+    Vector,
+    blocks,
+    fields_of,
+    load,
+    look_up,
+    random_words,
+    splat,
+    store,
+)
+from lessram.tables.squares_passes import addends, climbed_levels, fine_uniforms, values_at
 
 
 @intrinsic
-def height_row(typingctx, scratch, length, sums):  # type: ignore[no-untyped-def]
-    """scratch.sums = the heights of the cells' levels, which AVX-512 has in registers."""
-    signature = types.void(scratch, types.uint64, sums)
+def height_row(typingctx, scratch, length, heights):  # type: ignore[no-untyped-def]
+    """scratch.sums = these heights of the cells' levels, which AVX-512 has in registers."""
+    signature = types.void(scratch, types.uint64, heights)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = fields_of(builder, signature.args[0], args[0])
-        kind, heights = fields_of(builder, signature.args[2], args[2])["heights"]
         with blocks(builder, args[1]) as j:
             codes = load(context, builder, *arrays["cells"], j, INTS) & (LEVELS - 1)
-            store(context, builder, *arrays["sums"], j, look_up(context, builder, kind, heights, codes))
+            store(context, builder, *arrays["sums"], j, look_up(context, builder, signature.args[2], args[2], codes))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -53,7 +64,7 @@ def pair_level_row(typingctx, scratch, values, start, length, square, sums, key,
             levels = (cells & (LEVELS - 1)) ^ (cells & (cells >> (LEVEL_BITS - 1)) & 1)
             left = builder.sub(length, j)
             x = values_at(context, builder, signature.args[1], values, builder.add(start, j), left)
-            ratio = addends(square, x) / load(context, builder, *arrays["sums"], j, FLOATS)
+            ratio = addends(square, x) / look_up(context, builder, *tables["heights"], levels)
             climbed = climbed_levels(context, builder, tables, levels, ratio)
             levels = _advanced_by_pairs(*climbed, fine_uniforms(words, fraction), gap)
             store(context, builder, *arrays["words"], j, words)

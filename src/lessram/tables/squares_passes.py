@@ -24,6 +24,7 @@ from lessram.numerics.vector import (
     Vector,
     any_lane,
     blocks,
+    fields_of,
     inside,
     load,
     load_inside,
@@ -114,14 +115,6 @@ def level_row(typingctx, scratch, values, start, length, square, sums, key, frac
         return context.get_dummy_value()
 
     return signature, codegen
-
-
-def fields_of(builder: Any, kind: Any, value: Any) -> dict[str, tuple[Any, Any]]:
-    """The fields of a NamedTuple while code is generated, each with its type."""
-    return {
-        name: (field, builder.extract_value(value, i))
-        for i, (name, field) in enumerate(zip(kind.fields, kind.types, strict=True))
-    }
 
 
 def advanced_levels(
