@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lessram.data.hashing import murmur64
 from lessram.jit import inlined, intrinsic, overloaded, types
 from lessram.numerics.memory_words import load_word
-from lessram.numerics.vector import I32, INTS, LANES, Vector, blocks, load, store
+from lessram.numerics.vector import I32, INTS, LANES, Vector, blocks, fields_of, load, store_inside
 
 LONGEST = 15
 """Bytes that a short name may have."""
@@ -24,6 +24,7 @@ LONGEST = 15
 WAITING = 256
 """Names that can wait; a multiple of the lanes."""
 
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 _FIRST_BYTES = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(LONGEST + 1)], np.uint64)
 _LAST_BYTES = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(LONGEST + 1)], np.uint64)
 
@@ -87,10 +88,15 @@ def _put_name(names, text, start, length, seed, hashes, place):  # type: ignore[
 @inlined
 def hash_waiting(names, hashes):
     """Hash all names that wait, and put their hashes into their places."""
-    _hash_all(names.firsts, names.lasts, names.lengths, names.seeds, names.hashes, names.waiting[0])
-    for i in range(names.waiting[0]):
-        hashes[names.places[i]] = names.hashes[i]
-    names.waiting[0] = np.uint64(0)
+    count, first = names.waiting[0], names.places[0]
+    # Places go up. Most rows have nothing else, so that they follow each other, and the hashes can go there at once.
+    if count != _NONE and names.places[count - _ONE] - first == count - _ONE:
+        _hash_all(names, hashes, first, count)
+    else:
+        _hash_all(names, names.hashes, _NONE, count)
+        for i in range(count):
+            hashes[names.places[i]] = names.hashes[i]
+    names.waiting[0] = _NONE
 
 
 def _scramble(word: Vector) -> Vector:
@@ -112,15 +118,18 @@ def _two_words(context: Any, builder: Any, kind: Any, array: Any, index: Any) ->
 
 
 @intrinsic
-def _hash_all(typingctx, firsts, lasts, lengths, seeds, hashes, count):  # type: ignore[no-untyped-def]
-    """`murmur32` of the first `count` names, and of what lies behind them up to a whole block."""
+def _hash_all(typingctx, names, hashes, first, count):  # type: ignore[no-untyped-def]
+    """hashes[first : first + count] = `murmur32` of the first `count` names."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        kinds = signature.args
-        with blocks(builder, args[5]) as index:
-            words = [word for k in (0, 1) for word in _two_words(context, builder, kinds[k], args[k], index)]
-            length = load(context, builder, kinds[2], args[2], index, INTS)
-            state = load(context, builder, kinds[3], args[3], index, INTS)
+        arrays = fields_of(builder, signature.args[0], args[0])
+        _, _, first, count = args
+        with blocks(builder, count) as index:
+            words = [
+                word for name in ("firsts", "lasts") for word in _two_words(context, builder, *arrays[name], index)
+            ]
+            length = load(context, builder, *arrays["lengths"], index, INTS)
+            state = load(context, builder, *arrays["seeds"], index, INTS)
             tail = words[0]
             for whole, word in enumerate(words[:3], 1):
                 there = length.over(4 * whole - 1)
@@ -128,7 +137,8 @@ def _hash_all(typingctx, firsts, lasts, lengths, seeds, hashes, count):  # type:
                 tail = words[whole].where(there, tail)
             state = (state ^ _scramble(tail) ^ length).fold(16) * 0x85EBCA6B
             state = (state.fold(13) * 0xC2B2AE35).fold(16)
-            store(context, builder, kinds[4], args[4], index, state)
+            place, left = builder.add(first, index), builder.sub(count, index)
+            store_inside(context, builder, signature.args[1], args[1], place, left, state)
         return context.get_dummy_value()
 
-    return types.void(firsts, lasts, lengths, seeds, hashes, types.uint64), codegen
+    return types.void(names, hashes, types.uint64, types.uint64), codegen

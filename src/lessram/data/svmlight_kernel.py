@@ -29,9 +29,7 @@ from lessram.data.text import (
     HASH,
     MINUS,
     NEWLINE,
-    PLUS,
     POINT,
-    SPACE,
     UNDECIDED,
     any_number,
     is_blank,
@@ -40,6 +38,7 @@ from lessram.data.text import (
     short_number,
     short_whole,
     unit_decimal,
+    usual_label,
 )
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import bits_set, load_word, trailing_zeros
@@ -169,10 +168,9 @@ def _any_word(text, p):
 @inlined
 def _label(text, p, real):
     """The label at `p`: DONE or what is wrong, its end, its value."""
-    signed = np.uint64(text[p] == MINUS or text[p] == PLUS)
-    digit, end = np.uint64(text[p + signed]) - np.uint64(48), p + signed + _ONE
-    if digit <= _ONE and text[end] == SPACE and not real:
-        return DONE, end, np.float32(digit == _ONE and text[p] != MINUS)
+    label, end, good = usual_label(text, p, real)
+    if good:
+        return DONE, end, label
     label, end, state = any_number(text, p)
     if state != DECIDED or not _ends_word(text[end]):
         return (LONG_LABEL if state == UNDECIDED and _ends_word(text[end]) else LABEL), end, label

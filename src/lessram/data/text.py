@@ -58,6 +58,20 @@ def first_digits(word, count):
 
 
 @inlined
+def usual_label(text, p, real):
+    """The label at `p`, its end, and whether it is 0, 1, +1 or -1 (which is 0 unless labels are `real`) and a space.
+
+    Labels cannot be predicted, so no jump depends on which of them it is.
+    """
+    minus = np.uint64(text[p] == MINUS)
+    signed = minus | np.uint64(text[p] == PLUS)
+    digit, end = np.uint64(text[p + signed]) - np.uint64(48), p + signed + np.uint64(1)
+    good = ((digit == np.uint64(1)) | (digit + signed == np.uint64(0))) & (text[end] == SPACE)
+    size = np.float32(np.int64(digit))
+    return size - size * np.float32(np.int64(minus << np.uint64(real))), end, good
+
+
+@inlined
 def is_blank(c):
     """Space, tab, vertical tab, form feed, carriage return: what stands between the words of a line."""
     return c == SPACE or c == np.uint8(9) or (np.uint8(11) <= c <= np.uint8(13))

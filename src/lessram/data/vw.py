@@ -31,6 +31,7 @@ from lessram.data import vw_kernel
 from lessram.data.hashing import hash_dtype, hash_for_slots, hash_texts
 from lessram.data.interactions import NO_GROUP, canonical, group_numbers, term_table
 from lessram.data.lines import LineParser, rest_of_line, show
+from lessram.data.namespaces import Namespaces
 from lessram.data.parsing import LABEL_KINDS
 from lessram.data.rows import FULL, INFINITE, LONG_NUMBER, MOST, Progress, Room
 from lessram.data.source import Chunk
@@ -90,7 +91,9 @@ def _reading(slots: int, options: VwOptions, numbers: dict[int, int], real: bool
         group[letter] = number
     nameless = hash_texts([b""], options.seed, kind)[0] if options.seed else 0
     seeds = dtype(nameless), dtype(options.seed)
-    return Reading(*seeds, options.hash == "all", real, keep_unlabelled, np.uint64(slots), kept, group)
+    return Reading(
+        *seeds, options.hash == "all", real, keep_unlabelled, np.uint64(slots), kept, group, Namespaces.unknown(dtype)
+    )
 
 
 class VwParser(LineParser):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lessram.data.byte_lanes import AVAILABLE
 from lessram.data.hashing import hash_name, number_name
 from lessram.data.interactions import append_products, set_group
+from lessram.data.namespaces import Namespaces, key_of, known, remember
 from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, LONG_NUMBER, Progress, end_row, survey
 from lessram.data.scanning import load32, marking, mask_of, next_mark
 from lessram.data.several_names import several_names
@@ -33,6 +34,7 @@ from lessram.data.text import (
     load_digits,
     number,
     unit_decimal,
+    usual_label,
 )
 from lessram.jit import inlined, kernel
 from lessram.numerics.memory_words import trailing_zeros
@@ -71,6 +73,8 @@ class Reading(NamedTuple):
     """For each first byte of a namespace, whether its features are kept."""
     group: NDArray[np.uint8]
     """For each first byte of a namespace, its group in interactions."""
+    namespaces: Namespaces
+    """Those that were met before."""
 
 
 @inlined
@@ -326,12 +330,18 @@ def _features(text, p, marks, reading, products, rows, names, k, pause):
             return CONTROL, end, k, valued, pause
         name = text[p] if text[p] > SPACE and text[p] != BAR else SPACE
         step, group, nameless = np.uint64(reading.kept[name]), reading.group[name], _ZERO
+        key, end = key_of(text, p, marks)
+        found, seed = known(reading.namespaces, key)
+        if found:
+            p, scale = end, np.float32(1)
+            continue
         trouble, p, seed, scale = namespace(text, p, reading)
         valued |= scale != np.float32(1)
         if trouble == DONE and not _feature_ends(text, p):
             trouble = CONTROL
         if trouble != DONE:
             return trouble, p, k, valued, pause
+        remember(reading.namespaces, key, seed)
 
 
 @inlined
@@ -358,7 +368,10 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
             p += _ONE + np.uint64(text[p] == RETURN)
             continue
         bar = _head_end(text, p)
-        trouble, p, (label, weight, base) = head(text, p, bar, reading.real_labels)
+        label, end, usual = usual_label(text, p, reading.real_labels)
+        trouble, weight, base = DONE, np.float32(1), np.float32(0)
+        if not (usual and end + _ONE == bar):
+            trouble, p, (label, weight, base) = head(text, p, bar, reading.real_labels)
         if trouble == DONE and row == np.uint64(rows.labels.size):
             trouble = FULL
         if trouble == DONE:
