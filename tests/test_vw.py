@@ -278,8 +278,8 @@ def test_examples_without_label_are_kept_for_prediction():
 
 def test_real_labels():
     parser = VwParser(64, labels="real")
-    part = parser.parse(chunk_of(b"2.5 |a x\n-1 |a x\nnan |a x\n"), tolerate=1)
-    assert part.batch.labels.tolist() == [2.5, -1]
+    part = parser.parse(chunk_of(b"2.5 |a x\n-1 |a x\nnan |a x\n+1 |a x\n0 |a x\n-2 |a x\n"), tolerate=1)
+    assert part.batch.labels.tolist() == [2.5, -1, 1, 0, -2]
     assert part.reports[0].message == "found 'nan' as the label, expected a finite number"
 
 
@@ -339,6 +339,24 @@ def test_rows_of_words_are_read_as_by_the_slow_parser(rows, end, hash_all, data)
         place = data.draw(st.integers(0, len(text) - 1))
         text[place] = data.draw(st.sampled_from(b" |:\n\r\t'019.e-x"))
     assert_as_slow(bytes(text), hash="all" if hash_all else "strings")
+
+
+# The same few namespaces again and again, which are not hashed again: "a", "q" and "1" share a place, "seven77" has a
+# key and "eight888" none, weights and names of digits take their own way.
+spaces = st.sampled_from(
+    [b"a", b"q", b"1", b"aa", b"seven77", b"eight888", b"a:2", b"a:0", b"12", "도시".encode(), b""]
+)
+heads = st.sampled_from(
+    [b"1 ", b"-1 ", b"0 ", b"+1 ", b"-0 ", b"+0 ", b"1", b"-1  ", b" 1 ", b"2 ", b"1. ", b"1 2 ", b""]
+)
+lines_of_spaces = st.tuples(heads, st.lists(spaces, min_size=1, max_size=4))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(lines_of_spaces, max_size=12), st.sampled_from([b" x", b" x y", b"\tx", b"", b" "]), st.booleans())
+def test_heads_and_namespaces_are_read_as_by_the_slow_parser(lines, behind, hash_all):
+    text = b"".join(head + b"".join(b"|" + space + behind for space in spaces) + b"\n" for head, spaces in lines)
+    assert_as_slow(text, hash="all" if hash_all else "strings")
 
 
 @compiling
