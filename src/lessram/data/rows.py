@@ -51,6 +51,19 @@ def survey(values, first, last):
     return finite, valued
 
 
+@inlined
+def values_from_here(values, k, valued, value):
+    """Whether values matter from feature `k` on: whether one is not 1. Ones that were left out so far are written.
+
+    Most data have no other value. Then nobody reads them, and writing them would take memory from those who learn.
+    """
+    if valued or value == np.float32(1):
+        return valued
+    for before in range(k):
+        values[before] = np.float32(1)
+    return True
+
+
 class Rows(NamedTuple):
     """Where a kernel writes the rows of a batch."""
 

@@ -110,9 +110,9 @@ def put_several(typingctx, names, at, text, p, marks, seed, place):  # type: ign
 
 
 def several_names(
-    text: Any, p: Any, marks: Any, seed: Any, hash_all: Any, products: Any, rows: Any, names: Any, k: Any
+    text: Any, p: Any, marks: Any, seed: Any, hash_all: Any, products: Any, rows: Any, names: Any, k: Any, valued: Any
 ) -> Any:
-    """Put names aside as long as there is nothing but short ones; of each the value is 1.
+    """Put names aside as long as there is nothing but short ones; of each the value is 1, written if any is `valued`.
 
     Returns where another word begins, or the newline's place; the new `k`; and whether the line has ended.
     """
@@ -120,12 +120,12 @@ def several_names(
 
 
 @overloaded(several_names)
-def _several_names(text, p, marks, seed, hash_all, products, rows, names, k):
+def _several_names(text, p, marks, seed, hash_all, products, rows, names, k, valued):
     plain = isinstance(products, types.BaseNamedTuple) and products.instance_class is NoProducts
     if not (AVAILABLE and seed == types.uint32 and plain):
-        return lambda text, p, marks, seed, hash_all, products, rows, names, k: (p, k, False)
+        return lambda text, p, marks, seed, hash_all, products, rows, names, k, valued: (p, k, False)
 
-    def several(text, p, marks, seed, hash_all, products, rows, names, k):
+    def several(text, p, marks, seed, hash_all, products, rows, names, k, valued):
         most = np.uint64(SEVERAL)
         while k + most <= np.uint64(rows.slots.size):
             if names.waiting[0] > np.uint64(WAITING - SEVERAL):
@@ -134,8 +134,9 @@ def _several_names(text, p, marks, seed, hash_all, products, rows, names, k):
             there = min(bits_set(ends), most)
             good, newline = names_ahead(text, p, ends, hash_all)
             put_several(names, names.waiting[0], text, p, ends, seed, k)
-            for i in range(SEVERAL):
-                rows.values[k + np.uint64(i)] = np.float32(1)
+            if valued:
+                for i in range(SEVERAL):
+                    rows.values[k + np.uint64(i)] = np.float32(1)
             # Almost always all that are there are good. Then the next place follows from the marks alone, and the
             # processor goes on from there before it knows.
             if there != _ZERO and there <= good and newline == np.uint64(64):

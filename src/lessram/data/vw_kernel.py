@@ -15,7 +15,7 @@ from lessram.data.byte_lanes import AVAILABLE
 from lessram.data.hashing import hash_name, number_name
 from lessram.data.interactions import append_products, set_group
 from lessram.data.namespaces import Namespaces, key_of, known, remember
-from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, LONG_NUMBER, Progress, end_row, survey
+from lessram.data.rows import DONE, FULL, INFINITE, LARGEST, LONG_NUMBER, Progress, end_row, survey, values_from_here
 from lessram.data.scanning import load32, marking, mask_of, next_mark
 from lessram.data.several_names import several_names
 from lessram.data.short_names import LONGEST, hash_waiting, put_name
@@ -269,14 +269,14 @@ def namespace(text, p, reading):
 
 
 @inlined
-def _features(text, p, marks, reading, products, rows, names, k, pause):
-    """The features from the first bar on, to the end of the line.
+def _features(text, p, marks, reading, products, rows, names, k, valued, pause):
+    """The features from the first bar on, to the end of the line. `valued`: whether a value so far may not be 1.
 
-    Returns what is wrong, where it stopped, the new `k`, whether a value may not be 1, and how many features are left
-    to read one by one.
+    Returns what is wrong, where it stopped, the new `k` and `valued`, and how many features are left to read one by
+    one.
     """
     room = np.uint64(rows.slots.size)
-    seed, scale, step, group, nameless, valued = reading.seed, np.float32(1), _ONE, np.uint8(0), _ZERO, False
+    seed, scale, step, group, nameless = reading.seed, np.float32(1), _ONE, np.uint8(0), _ZERO
     while True:
         end = next_mark(marks, p)
         c = text[end]
@@ -305,7 +305,7 @@ def _features(text, p, marks, reading, products, rows, names, k, pause):
                         if end == p:
                             hashed = number_name(nameless, seed)
                             nameless += _ONE
-                    valued |= value != np.float32(1)
+                    valued = values_from_here(rows.values, k, valued, value)
                     end, c = last, text[last]
                 rows.slots[k] = hashed
             rows.values[k] = value
@@ -316,7 +316,7 @@ def _features(text, p, marks, reading, products, rows, names, k, pause):
         if _is_blank(c):
             if AVAILABLE and pause == 0 and step == _ONE and scale == np.float32(1):
                 before = k
-                p, k, ended = several_names(text, p, marks, seed, reading.hash_all, products, rows, names, k)
+                p, k, ended = several_names(text, p, marks, seed, reading.hash_all, products, rows, names, k, valued)
                 if ended:
                     return DONE, p + _ONE, k, valued, pause
                 if k - before < _FEW:
@@ -336,7 +336,7 @@ def _features(text, p, marks, reading, products, rows, names, k, pause):
             p, scale = end, np.float32(1)
             continue
         trouble, p, seed, scale = namespace(text, p, reading)
-        valued |= scale != np.float32(1)
+        valued = values_from_here(rows.values, k, valued, scale)
         if trouble == DONE and not _feature_ends(text, p):
             trouble = CONTROL
         if trouble != DONE:
@@ -375,7 +375,7 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
         if trouble == DONE and row == np.uint64(rows.labels.size):
             trouble = FULL
         if trouble == DONE:
-            trouble, p, k, others, pause = _features(text, bar, marks, reading, products, rows, names, k, pause)
+            trouble, p, k, valued, pause = _features(text, bar, marks, reading, products, rows, names, k, valued, pause)
             hash_waiting(names, rows.slots)
             if trouble == DONE and products.terms.shape[0]:
                 needed = append_products(products, rows.slots, rows.values, first, k)
@@ -384,7 +384,6 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
                     k = needed
                     trouble = DONE if survey(rows.values, first, k)[0] else INFINITE
                 p = p if trouble == DONE else line
-            valued |= others
         if trouble != DONE:
             counts = (np.int64(line), np.int64(row), np.int64(first), unlabelled, based, weighted, valued)
             return Progress(*counts, trouble, np.int64(p), 0, np.int64(needed))
