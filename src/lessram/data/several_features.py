@@ -154,12 +154,12 @@ def _decimal_lanes(builder: Any, text: Any, marks: Any) -> tuple[Any, Any]:
 
 
 def _writer(lanes_of: Any, meaning: str) -> Any:
-    def write(typingctx, text, p, marks, slots, values, k, limit):  # type: ignore[no-untyped-def]
+    def write(typingctx, text, p, marks, slots, values, k, at, limit):  # type: ignore[no-untyped-def]
         u = types.uint64
-        signature = types.UniTuple(u, 2)(text, u, u, slots, values, u, u)
+        signature = types.UniTuple(u, 3)(text, u, u, slots, values, u, u, u)
 
         def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            _, p, marks, _, _, k, limit = args
+            _, p, marks, _, _, k, at, limit = args
 
             def address(argument: int, index: Any, kind: Any) -> Any:
                 array = context.make_array(signature.args[argument])(context, builder, args[argument])
@@ -171,10 +171,11 @@ def _writer(lanes_of: Any, meaning: str) -> Any:
             count, kind = floats.type.count, context.get_data_type(signature.args[3].dtype)
             found = numbers if kind == I64 else builder.trunc(numbers, ir.VectorType(kind, count))
             builder.store(found, address(3, k, found.type)).align = kind.width // 8
-            builder.store(floats, address(4, k, floats.type)).align = 4
+            builder.store(floats, address(4, at, floats.type)).align = 4
             zero = builder.fcmp_ordered("==", floats, ir.Constant(floats.type, [0.0] * count))
             large = builder.icmp_unsigned(">=", numbers, splat(builder, limit, count))
-            masks = [builder.zext(builder.bitcast(mask, ir.IntType(count)), I64) for mask in (zero, large)]
+            other = builder.fcmp_ordered("!=", floats, ir.Constant(floats.type, [1.0] * count))
+            masks = [builder.zext(builder.bitcast(mask, ir.IntType(count)), I64) for mask in (zero, large, other)]
             return context.make_tuple(builder, signature.return_type, masks)
 
         return signature, codegen
@@ -185,10 +186,10 @@ def _writer(lanes_of: Any, meaning: str) -> Any:
 
 write_digit_features = _writer(
     _digit_lanes,
-    """slots[k:] and values[k:] = eight features from `p` on, as far as `digit_features` says that they are there.
+    """slots[k:] and values[at:] = eight features from `p` on, as far as `digit_features` says that they are there.
 
-    `marks`: the delimiters from `p` on. Returns two masks of them: those of value 0, and those whose index is not below
-    `limit`.
+    `marks`: the delimiters from `p` on. Returns three masks of them: those of value 0, those whose index is not below
+    `limit`, and those whose value is not 1.
     """,
 )
 write_decimal_features = _writer(_decimal_lanes, "As `write_digit_features`, for four features of `decimal_features`.")

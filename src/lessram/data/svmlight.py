@@ -61,7 +61,7 @@ def parse(chunk: Chunk, buffers: RowBuffers, rules: Rules, *, tolerate: int = 0)
 def _batch(columns: Columns, progress: Progress) -> Batch:
     rows, features = progress.rows, progress.features
     values = columns.values[:features]
-    ones = bool((values == 1).all())
+    ones = not progress.valued or bool((values == 1).all())  # the one that mattered may have been on a bad line
     return Batch(columns.labels[:rows], columns.indptr[: rows + 1], columns.slots[:features], None if ones else values)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from lessram.data.byte_lanes import AVAILABLE, place_of_mark
 from lessram.data.parsing import hashed_slot
+from lessram.data.rows import values_from_here
 from lessram.data.scanning import marking, marks_from, mask_of
 from lessram.data.several_features import (
     DECIMAL_FEATURES,
@@ -61,6 +62,8 @@ class Progress(NamedTuple):
     rows: Integer = 0
     features: Integer = 0
     hashed: Integer = 0
+    valued: bool = False
+    """Whether there is a value that may not be 1; until there is, none are written."""
     status: Integer = DONE
     word: Integer = 0
     """Where the word begins that made the kernel stop."""
@@ -206,27 +209,44 @@ def _hash_some(slots, k, which, rules):
 
 
 @inlined
-def _several(text, p, marks, rules, columns, k, form):
+def _put(columns, k, index, value, valued):
+    """Make this feature `k`, unless its value is 0: it never had a gradient. Returns `valued` and the next feature."""
+    if value == np.float32(0):
+        return valued, k
+    valued = values_from_here(columns.values, k, valued, value)
+    columns.slots[k] = index
+    columns.values[k] = value
+    return valued, k + _ONE
+
+
+@inlined
+def _several(text, p, marks, rules, columns, k, valued, form):
     """Read features of one form as long as there are such.
 
-    Returns where another one begins, or the newline's place; the next feature; whether the line has ended; and how many
-    indexes were hashed.
+    Returns where another one begins, or the newline's place; the next feature; whether values matter; whether the line
+    has ended; and how many indexes were hashed.
     """
     hashed, most = 0, np.uint64(DIGIT_FEATURES if form == _DIGITS else DECIMAL_FEATURES)
     while k + most <= np.uint64(columns.slots.size):
         ends = marks_from(marks, p)
         there = min(bits_set(ends) >> _ONE, most)
+        at = k if valued else np.uint64(0)  # ones are written to one place, which stays in the cache
         if form == _DIGITS:
             good, newline = digit_features(text, p)
-            zero, large = write_digit_features(text, p, ends, columns.slots, columns.values, k, rules.direct)
+            zero, large, other = write_digit_features(text, p, ends, columns.slots, columns.values, k, at, rules.direct)
         else:
             good, newline = decimal_features(text, p)
-            zero, large = write_decimal_features(text, p, ends, columns.slots, columns.values, k, rules.direct)
+            zero, large, other = write_decimal_features(
+                text, p, ends, columns.slots, columns.values, k, at, rules.direct
+            )
         # What is not for here: features of value 0, and indexes that are too large.
         not_here = zero if rules.hashing else zero | large
         good = min(good, trailing_zeros(not_here))
         count = min(good, there)
         large &= (_ONE << count) - _ONE
+        if not valued and other & ((_ONE << count) - _ONE) != np.uint64(0):
+            valued = values_from_here(columns.values, k, valued, np.float32(0))
+            continue  # the same again, now with its values
         if large != np.uint64(0):
             hashed += _hash_some(columns.slots, k, large, rules)
         # Almost always all that are there are good. Then the next place follows from the marks alone, and the processor
@@ -240,50 +260,48 @@ def _several(text, p, marks, rules, columns, k, form):
         last = place_of_mark(ends, count + count - _ONE)
         k += count
         if last == newline:
-            return p + last, k, True, hashed
+            return p + last, k, valued, True, hashed
         p += last + _ONE
         if count < there:
             break
-    return p, k, False, hashed
+    return p, k, valued, False, hashed
 
 
 @inlined
-def _features(text, p, marks, rules, columns, k, form, pause):
-    """The features of a line from `p` on, from feature `k` on.
+def _features(text, p, marks, rules, columns, k, valued, form, pause):
+    """The features of a line from `p` on, from feature `k` on. `valued`: whether a value so far may not be 1.
 
-    Returns DONE or what is wrong, the place where that is, the next feature, how many indexes were hashed, the form of
-    the last value, and how many features are left to read one by one.
+    Returns DONE or what is wrong, the place where that is, the next feature, `valued`, how many indexes were hashed,
+    the form of the last value, and how many features are left to read one by one.
     """
     hashed, unusual = 0, False
     while True:
         while is_blank(text[p]):
             p += _ONE
         if text[p] == NEWLINE or text[p] == HASH:
-            return DONE, p, k, hashed, form, pause
+            return DONE, p, k, valued, hashed, form, pause
         if AVAILABLE and pause == 0 and form != _ANY and not unusual:
             first = k
             if form == _DIGITS:
-                p, k, ended, more = _several(text, p, marks, rules, columns, k, _DIGITS)
+                p, k, valued, ended, more = _several(text, p, marks, rules, columns, k, valued, _DIGITS)
             else:
-                p, k, ended, more = _several(text, p, marks, rules, columns, k, _DECIMALS)
+                p, k, valued, ended, more = _several(text, p, marks, rules, columns, k, valued, _DECIMALS)
             hashed += more
             if ended:
-                return DONE, p, k, hashed, form, pause
+                return DONE, p, k, valued, hashed, form, pause
             if k - first < _FEW:
                 pause = _PAUSE
         if unusual:
             status, end, is_feature, index, value = _any_word(text, p)
             if status != DONE:
-                return status, p, k, hashed, form, pause
+                return status, p, k, valued, hashed, form, pause
             if is_feature:
                 if index >= rules.direct:
                     if not rules.hashing:
-                        return LARGE_SLOT, p, k, hashed, form, pause
+                        return LARGE_SLOT, p, k, valued, hashed, form, pause
                     index = hashed_slot(index, rules)
                     hashed += 1
-                columns.slots[k] = index
-                columns.values[k] = value
-                k += np.uint64(value != np.float32(0))  # a feature of value 0 never has a gradient
+                valued, k = _put(columns, k, index, value, valued)
             p, unusual = end, False
             continue
         while True:
@@ -303,16 +321,14 @@ def _features(text, p, marks, rules, columns, k, form, pause):
                     break
                 index = hashed_slot(index, rules)
                 hashed += 1
-            columns.slots[k] = index
-            columns.values[k] = value
-            k += np.uint64(value != np.float32(0))  # a feature of value 0 never has a gradient
+            valued, k = _put(columns, k, index, value, valued)
             p = stop + _ONE
             if AVAILABLE:
                 pause -= pause > 0
                 if pause == 0:
                     form = _form(text, colon, stop)
             if text[stop] == NEWLINE:
-                return DONE, stop, k, hashed, form, pause
+                return DONE, stop, k, valued, hashed, form, pause
             if AVAILABLE and pause == 0 and form != _ANY:
                 break
 
@@ -322,7 +338,7 @@ def parse_lines(text, end, marks, rules, columns, progress):
     """Parse lines up to `end`, where a newline stands, until all are done or one is bad."""
     p, end = np.uint64(progress.position), np.uint64(end)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
-    hashed, form, pause = progress.hashed, _ANY, 0
+    hashed, valued, form, pause = progress.hashed, progress.valued, _ANY, 0
     _mark_delimiters(text, p, end, marks)
     while p < end:
         line = p
@@ -334,12 +350,14 @@ def parse_lines(text, end, marks, rules, columns, progress):
         word = p
         status, p, label = _label(text, p, rules.real_labels)
         if status == DONE:
-            status, word, last, more, form, pause = _features(text, p, marks, rules, columns, k, form, pause)
+            status, word, last, valued, more, form, pause = _features(
+                text, p, marks, rules, columns, k, valued, form, pause
+            )
         if status != DONE:
-            return Progress(np.int64(line), np.int64(row), np.int64(k), hashed, status, np.int64(word))
+            return Progress(np.int64(line), np.int64(row), np.int64(k), hashed, valued, status, np.int64(word))
         p = line_end(text, word) + _ONE
         k, hashed = last, hashed + more
         columns.labels[row] = label
         row += _ONE
         columns.indptr[row] = np.int64(k)
-    return Progress(np.int64(p), np.int64(row), np.int64(k), hashed, DONE, np.int64(p))
+    return Progress(np.int64(p), np.int64(row), np.int64(k), hashed, valued, DONE, np.int64(p))
