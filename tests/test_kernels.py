@@ -10,7 +10,7 @@ from comparing import check_prediction_is_pure, state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import OgdRand, Row
-from streams import ABSURD, CELLS, FIXED, LENGTHS, STORAGES, cut, make_rows, to_batch
+from streams import ABSURD, CELLS, FIXED, LENGTHS, STORAGES, cut, make_crowded_rows, make_rows, to_batch
 
 from lessram.data.batch import Batch
 from lessram.learning.learner import Learner
@@ -124,6 +124,16 @@ def test_saturation(storage, radius):
     weights = learner.model.table.cells["weight"]
     assert {reference.limit, -reference.limit} <= set(weights.tolist() if reference.fixed else list(weights))
     assert np.abs(weights.astype(float)).max() <= reference.limit
+
+
+@pytest.mark.parametrize(("storage", "radius"), BOUNDED, ids=str)
+def test_a_slot_that_leaves_and_comes_back_within_a_row(storage, radius):
+    """Sums that wrap on the way must come out as if each had been projected at once."""
+    rows = make_crowded_rows(valued=True)
+    learner, reference = pair(*storage, radius=radius, alpha=40.0)
+    learn_both(learner, reference, rows, to_batch(rows))
+    weights = learner.model.table.cells["weight"][:8].tolist()
+    assert any(abs(weight) == reference.limit for weight in weights)
 
 
 @pytest.mark.parametrize("storage", CELLS, ids=ids)

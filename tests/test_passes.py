@@ -16,8 +16,18 @@ KEY = 0x0123456789ABCDEF
 
 
 @numba.njit
-def draw_row(words, length, key):
-    passes.draw_row(words, np.uint64(length), np.uint64(key))
+def draw_row(words, counting, length, key):
+    passes.draw_row(words, counting, np.uint64(length), np.uint64(key), random.shared_word(np.uint64(key)))
+
+
+@numba.njit
+def counted_one(own, key):
+    return random.counting_bits(np.uint32(own), random.shared_word(np.uint64(key)))
+
+
+@numba.njit
+def any_outside(numbers, length, limit):
+    return passes.any_outside(numbers, np.uint64(length), np.int32(limit))
 
 
 @numba.njit
@@ -50,10 +60,37 @@ def exact_rate(alpha, count, offset, floor):
 def test_random_words(length):
     room = padded(length)
     words = np.full(room + LANES, 0xDEADBEEF, np.uint32)
-    draw_row(words, length, KEY)
+    draw_row(words, None, length, KEY)
     assert words[:length].tolist() == [reference.word(position, KEY) for position in range(length)]
     assert words[:length].tolist() == [draw_one(position, KEY) for position in range(length)]
     assert np.all(words[room:] == 0xDEADBEEF), "nothing is written behind the last block"
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_random_words_and_bits_to_count_with(length):
+    room = padded(length)
+    words = np.full(room, 0xDEADBEEF, np.uint32)
+    counting = np.full(room + LANES, 0xDEADBEEF, np.uint64)
+    draw_row(words, counting, length, KEY)
+    assert words[:length].tolist() == [draw_one(position, KEY) for position in range(length)]
+    assert counting[:length].tolist() == [counted_one(own, KEY) for own in words[:length]]
+    assert counting[:length].tolist() == [reference.counting_bits(position, KEY) for position in range(length)]
+    assert np.all(counting[room:] == 0xDEADBEEF), "nothing is written behind the last block"
+
+
+@pytest.mark.parametrize("limit", [127, 1000, 32767])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_any_outside(length, limit):
+    numbers = np.random.default_rng(length).integers(-limit, limit + 1, padded(length) + LANES, dtype=np.int32)
+    numbers[length:] = 2 * limit  # what stands behind the row does not count
+    numbers[: min(length, 2)] = [limit, -limit][: min(length, 2)]
+    assert not any_outside(numbers, length, limit)
+    for place in {0, length // 2, length - 1} & set(range(length)):
+        for beyond in (limit + 1, -limit - 1, limit + 65536, -limit - 65536):
+            inside, numbers[place] = numbers[place], beyond
+            assert any_outside(numbers, length, limit)
+            numbers[place] = inside
+    assert not any_outside(numbers, length, limit)
 
 
 def test_padded_lengths_are_whole_blocks():

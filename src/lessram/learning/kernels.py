@@ -18,6 +18,7 @@ from lessram.jit import inlined, kernel, overloaded, types
 from lessram.model.model import INTERCEPT, INTERCEPT_STATE, NONZEROS, SQUARES
 from lessram.numerics.invariant import effective_gradient
 from lessram.numerics.loss import Loss, derivative
+from lessram.numerics.machine import rarely
 from lessram.numerics.random import row_key
 from lessram.tables.halfword import HalfwordRule
 from lessram.tables.passes import sum_of_squares
@@ -65,7 +66,7 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
             dot = observe(table, rule, batch, row, scratch)
         else:
             dot = look(table, rule, batch, row)
-        margin = dot * rule.step * inverse + scalars[INTERCEPT]
+        margin = dot * (rule.step * inverse) + scalars[INTERCEPT]
         margins[r] = margin
         label = np.float64(batch.labels[r])
         slope = derivative(objective.loss, margin, label)
@@ -97,7 +98,9 @@ def predict_rows(table, rule, batch, scalars, margins):
 @inlined
 def bounded(x):
     """Keeps float32 steps finite under absurd weights; they saturate long before."""
-    return min(max(x, -LARGEST_GRADIENT), LARGEST_GRADIENT)
+    if rarely(not abs(x) <= LARGEST_GRADIENT):
+        x = min(max(x, -LARGEST_GRADIENT), LARGEST_GRADIENT)
+    return x
 
 
 def step_intercept_state(scalars: Any, rule: Any, objective: Any, example: Any, square: Any) -> float:

@@ -216,7 +216,7 @@ class Learner:
         cell = self.model.table.cells.dtype
         if self.model.spec.rates in SQUARES:
             return squares_scratch(longest, cell, pulled=bool(self.model.spec.algorithm))
-        return scratch(longest, cell["weight"])
+        return scratch(longest, cell)
 
     def _fit_scratch(self, batch: Batch) -> None:
         longest = int(np.diff(batch.indptr).max(initial=0))

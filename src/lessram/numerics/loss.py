@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lessram.errors import SpecError
 from lessram.jit import inlined
-from lessram.numerics.machine import bits_to_double
+from lessram.numerics.machine import bits_to_double, rarely
 
 EXTREME_MARGIN = 80.0
 
@@ -77,7 +77,10 @@ def log_one_plus(t):
 @inlined
 def sigmoid(z):
     """1 / (1 + e^-z), margins beyond +-80 taken as +-80."""
-    return 1.0 / (1.0 + exponential(min(max(-z, -EXTREME_MARGIN), EXTREME_MARGIN)))
+    x = -z
+    if rarely(not abs(x) <= EXTREME_MARGIN):  # a branch that is foreseen costs no time, and rows wait for this
+        x = min(max(x, -EXTREME_MARGIN), EXTREME_MARGIN)
+    return 1.0 / (1.0 + exponential(x))
 
 
 @inlined

@@ -22,6 +22,7 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 INTS = ir.VectorType(I32, LANES)
 FLOATS = ir.VectorType(ir.FloatType(), LANES)
 DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+LONGS = ir.VectorType(I64, LANES)
 MASK = ir.VectorType(ir.IntType(1), LANES)
 
 
@@ -42,7 +43,8 @@ class Vector:
             return other.value
         if self.value.type in (FLOATS, DOUBLES):
             return ir.Constant(self.value.type, [float(other)] * LANES)
-        return ir.Constant(INTS, [int(other) & 0xFFFFFFFF] * LANES)
+        kind = self.value.type
+        return ir.Constant(kind, [int(other) & ((1 << kind.element.width) - 1)] * LANES)
 
     def _apply(self, operation: str, other: Any) -> Vector:
         return Vector(self.builder, getattr(self.builder, operation)(self.value, self._lift(other)))
@@ -71,12 +73,15 @@ class Vector:
     def __and__(self, other: Any) -> Vector:
         return self._apply("and_", other)
 
+    def __lshift__(self, other: Any) -> Vector:
+        return self._apply("shl", other)
+
     def __rshift__(self, other: Any) -> Vector:
         return self._apply("lshr", other)
 
     def rotated(self, bits: int) -> Vector:
         """Every lane with its bits moved up by so many, those that leave at the top coming in again below."""
-        return self._apply("shl", bits) | (self >> (32 - bits))
+        return (self << bits) | (self >> (32 - bits))
 
     def below(self, other: Any) -> Vector:
         """1 in the lanes that are less than `other`, else 0 (floats; false for NaN)."""
@@ -104,6 +109,14 @@ class Vector:
         """A mask of the lanes that are greater than `other` (signed integers)."""
         return self.builder.icmp_signed(">", self.value, self._lift(other))
 
+    def largest_unsigned(self, other: Any) -> Vector:
+        """max(self, other) of unsigned integers."""
+        return Vector(self.builder, self.builder.select(self.over_unsigned(other), self.value, self._lift(other)))
+
+    def over_unsigned(self, other: Any) -> Any:
+        """A mask of the lanes that are greater than `other` (unsigned integers)."""
+        return self.builder.icmp_unsigned(">", self.value, self._lift(other))
+
     def cast(self, kind: Any) -> Vector:
         """The same bits as another type of lanes."""
         return Vector(self.builder, self.builder.bitcast(self.value, kind))
@@ -123,6 +136,10 @@ class Vector:
 
     def to_floats(self) -> Vector:
         return Vector(self.builder, self.builder.sitofp(self.value, FLOATS))
+
+    def to_longs(self) -> Vector:
+        """Unsigned integers in 64 bits a lane."""
+        return Vector(self.builder, self.builder.zext(self.value, LONGS))
 
     def to_ints(self) -> Vector:
         return Vector(self.builder, self.builder.fptosi(self.value, INTS))
@@ -247,7 +264,7 @@ def look_up(context: Any, builder: Any, array_type: Any, array: Any, index: Vect
 
 
 def store(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> None:
-    """array[index : index + 16] = vector, 4 bytes an element."""
+    """array[index : index + 16] = vector, of elements of one size."""
     builder.store(vector.value, _address(context, builder, array_type, array, index, vector.value.type)).align = 4
 
 

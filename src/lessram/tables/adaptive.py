@@ -39,13 +39,14 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, kernel, overloaded, types
 from lessram.numerics.counter import Counter, steps_up
 from lessram.numerics.machine import prefetch
-from lessram.numerics.random import counting_bits, rounding_bits, shared_word, uniform
+from lessram.numerics.random import rounding_bits, shared_word, uniform
 from lessram.numerics.rate import rates_by_level
 from lessram.numerics.rounding import project, random_round
 from lessram.numerics.vector import padded
 from lessram.tables.blocks import FIRST_SLOT, place_of, place_row, pointer_of
 from lessram.tables.book import Index, index_of, is_inside, rounded_code
-from lessram.tables.flat import add_step, note
+from lessram.tables.flat import note
+from lessram.tables.moving import add_step
 from lessram.tables.passes import draw_row, step_row
 from lessram.tables.slabs import START, TOP, promote
 from lessram.tables.table import downhill, feature_value, is_table, look, move, observe, prepare
@@ -95,6 +96,8 @@ class AdaptiveScratch(NamedTuple):
 
     words: NDArray[np.uint32]
     """Of each feature its random word,"""
+    counting: NDArray[np.uint64]
+    """its random bits to count with,"""
     places: NDArray[np.uint32]
     """where its code is,"""
     near: NDArray[np.uint32]
@@ -120,7 +123,7 @@ def adaptive_rule(book: NDArray[np.void], counter: Counter, alpha: float, limit:
 
 def adaptive_scratch(longest: int) -> AdaptiveScratch:
     """Scratch for rows of up to `longest` features."""
-    kinds = (np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.float32, np.int32, np.uint32)
+    kinds = (np.uint32, np.uint64, np.uint32, np.uint32, np.uint32, np.uint32, np.float32, np.int32, np.uint32)
     arrays: list[Any] = [np.zeros(padded(longest), kind) for kind in kinds]
     return AdaptiveScratch(*arrays)
 
@@ -178,18 +181,18 @@ def _observe(table, rule, batch, row, scratch):
 
 
 @inlined
-def counted(rule, level, own, shared):
+def counted(rule, level, bits):
     """The level after this round."""
-    return np.uint8(level + steps_up(rule.thresholds[level], counting_bits(own, shared)))
+    return np.uint8(level + steps_up(rule.thresholds[level], bits))
 
 
 @inlined
-def note_promoted(table, rule, batch, row, scratch, shared):
+def note_promoted(table, rule, batch, row, scratch):
     """Step the counters of promoted features, note their rates, and list the others; returns how many these are."""
     coded = np.uint64(0)
     for j in range(row.length):
         target = scratch.targets[j]
-        note(table.cells, rule, target, feature_value(batch.values, row.start + j), scratch, j, shared)
+        note(table.cells, rule, target, feature_value(batch.values, row.start + j), scratch, j)
         scratch.coded[coded] = np.uint32(j)
         coded += np.uint64(target == np.uint32(NOWHERE))
     return coded
@@ -201,7 +204,7 @@ def move_promoted(table, rule, row, scratch, g, shared):
     low = np.uint32(shared >> np.uint64(48))
     step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, None, g, low)
     for j in range(row.length):
-        add_step(table, rule, scratch.targets[j], scratch.steps[j])
+        add_step(table.cells, rule, scratch.targets[j], scratch.steps[j])
     table.cells[NOWHERE].weight = np.int16(0)
     table.cells[NOWHERE].level = np.uint8(0)
 
@@ -213,7 +216,7 @@ def leave_code(table, rule, place, level, delta, bits):
     step = random_round(delta, bits)
     if cell >= np.uint64(START):
         table.cells[cell].level = level
-        add_step(table, rule, cell, step)
+        add_step(table.cells, rule, cell, step)
         return
     weight = project(np.int64(table.cells[cell].weight) + step, np.int64(rule.limit))
     promote(table.codes, table.pointers, table.cells, table.pool, place, weight, level)
@@ -225,10 +228,9 @@ def move_coded(table, rule, batch, row, scratch, g, shared, length):
     for k in range(length):
         j = np.uint64(scratch.coded[k])
         place = np.uint64(scratch.places[j])
-        own = scratch.words[j]
-        bits = rounding_bits(own, shared)
+        bits = rounding_bits(scratch.words[j], shared)
         cell = cell_of(table, place)
-        level = counted(rule, table.cells[cell].level, own, shared)
+        level = counted(rule, table.cells[cell].level, scratch.counting[j])
         delta = rule.rates[level] * feature_value(batch.values, row.start + j) * g
         value = np.float64(table.cells[cell].weight) + np.float64(delta)
         if (cell < np.uint64(START)) & is_inside(rule.lists, level, value):
@@ -246,8 +248,8 @@ def _move(table, rule, batch, row, scratch, gradient, square):
     def move_adaptive(table, rule, batch, row, scratch, gradient, square):
         g = downhill(gradient, rule.step)
         shared = shared_word(row.key)
-        draw_row(scratch.words, row.length, row.key)
-        coded = note_promoted(table, rule, batch, row, scratch, shared)
+        draw_row(scratch.words, scratch.counting, row.length, row.key, shared)
+        coded = note_promoted(table, rule, batch, row, scratch)
         move_promoted(table, rule, row, scratch, g, shared)
         move_coded(table, rule, batch, row, scratch, g, shared, coded)
 

@@ -14,7 +14,8 @@ code, so that comparisons between them are fair. A row takes three passes:
               note        scalar   the rate state steps, the weight joins the dot product, the rate is
                                    noted; every second cell far ahead is prefetched
     move      step_row    vector   rate * value * gradient, rounded at random to integers
-              project     scalar   weight + step; the other cells far ahead are prefetched
+              move_one    scalar   weight + step; the other cells far ahead are prefetched
+              some_left   vector   whether a weight is beyond R (tables/moving.py)
 
 Only steps cross from one pass to the next, so a slot that occurs twice in a row is treated exactly
 as by the sequential algorithm: its counter steps twice, its weight moves twice.
@@ -29,10 +30,10 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.counter import steps_up
-from lessram.numerics.machine import prefetch, rarely
-from lessram.numerics.random import counting_bits, shared_word
+from lessram.numerics.machine import prefetch
+from lessram.numerics.random import shared_word
 from lessram.numerics.rate import global_rate
-from lessram.numerics.rounding import outside, project
+from lessram.tables.moving import has_integer_weights, move_again, move_one, some_left
 from lessram.tables.passes import draw_row, step_row
 from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
 
@@ -48,11 +49,6 @@ class Flat(NamedTuple):
 def has_field(cells: Any, name: str) -> bool:
     """Whether the cells of this compile-time type have such a field."""
     return name in cells.dtype.fields
-
-
-def has_integer_weights(cells: Any) -> bool:
-    """Whether the weights of this compile-time type are fixed-point."""
-    return isinstance(cells.dtype.fields["weight"].type, types.Integer)
 
 
 def uses_randomness(cells: Any) -> bool:
@@ -109,25 +105,25 @@ def _product(cells, slot, values, x):
 # The rate state of one cell: what `note` writes down for the vector pass, and how `rates_of` reads it.
 
 
-def note(cells: Any, rule: Any, slot: Any, x: Any, scratch: Any, j: Any, shared: Any) -> None:
+def note(cells: Any, rule: Any, slot: Any, x: Any, scratch: Any, j: Any) -> None:
     """Step the rate state of one cell and write down what its step depends on."""
     raise NotImplementedError("note() is for kernels")
 
 
 @overloaded(note)
-def _note(cells, rule, slot, x, scratch, j, shared):
+def _note(cells, rule, slot, x, scratch, j):
     if has_field(cells, "level"):
 
-        def note_level(cells, rule, slot, x, scratch, j, shared):
+        def note_level(cells, rule, slot, x, scratch, j):
             level = cells[slot].level
-            level = np.uint8(level + steps_up(rule.thresholds[level], counting_bits(scratch.words[j], shared)))
+            level = np.uint8(level + steps_up(rule.thresholds[level], scratch.counting[j]))
             cells[slot].level = level
             scratch.noted[j] = rule.rates[level] * x
 
         return note_level
     if has_field(cells, "count"):
 
-        def note_count(cells, rule, slot, x, scratch, j, shared):
+        def note_count(cells, rule, slot, x, scratch, j):
             rounds = cells[slot].count
             rounds = np.uint32(rounds + np.uint32(rounds != np.uint32(0xFFFFFFFF)))
             cells[slot].count = rounds
@@ -136,7 +132,7 @@ def _note(cells, rule, slot, x, scratch, j, shared):
 
         return note_count
 
-    def note_value(cells, rule, slot, x, scratch, j, shared):
+    def note_value(cells, rule, slot, x, scratch, j):
         scratch.noted[j] = x
 
     return note_value
@@ -157,22 +153,13 @@ def _rates_of(cells, rule, row):
 
 
 @inlined
-def observe_one(table, rule, batch, row, scratch, j, shared):
+def observe_one(table, rule, batch, row, scratch, j):
     """Note one feature; returns its weight times its value."""
     slot = batch.slots[row.start + j]
     x = feature_value(batch.values, row.start + j)
     term = product(table.cells, slot, batch.values, x)  # before the state beside it is stored: loads need not wait
-    note(table.cells, rule, slot, x, scratch, j, shared)
+    note(table.cells, rule, slot, x, scratch, j)
     return term
-
-
-@inlined
-def add_step(table, rule, slot, step):
-    """Project(weight + step), the weight read again: its slot may occur twice in the row."""
-    moved = table.cells[slot].weight + step
-    if rarely(outside(moved, rule.limit)):
-        moved = project(moved, rule.limit)
-    table.cells[slot].weight = moved
 
 
 @overloaded(observe)
@@ -183,8 +170,7 @@ def _observe(table, rule, batch, row, scratch):
 
     def observe_flat(table, rule, batch, row, scratch):
         if random:
-            draw_row(scratch.words, row.length, row.key)
-        shared = shared_word(row.key)
+            draw_row(scratch.words, scratch.counting, row.length, row.key, shared_word(row.key))
         # A row longer than the prefetch distance would be over before `move` asked for its half.
         alone = row.length > FAR
         dot = nothing(table.cells, batch.values)
@@ -192,11 +178,20 @@ def _observe(table, rule, batch, row, scratch):
         while j < row.length:
             if alone or j & _ONE == np.uint64(0):
                 ask(table, batch, row.ahead + j)
-            dot += observe_one(table, rule, batch, row, scratch, j, shared)
+            dot += observe_one(table, rule, batch, row, scratch, j)
             j += _ONE
         return np.float64(dot)
 
     return observe_flat
+
+
+@inlined
+def find_steps(table, rule, row, scratch, gradient):
+    """scratch.steps = how far each weight of the row goes."""
+    g = downhill(gradient, rule.step)
+    shared = np.uint32(shared_word(row.key) >> np.uint64(48))
+    rates = rates_of(table.cells, rule, row)
+    step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, rates, g, shared)
 
 
 @overloaded(move)
@@ -205,17 +200,17 @@ def _move(table, rule, batch, row, scratch, gradient, square):
         return None
 
     def move_flat(table, rule, batch, row, scratch, gradient, square):
-        g = downhill(gradient, rule.step)
-        shared = np.uint32(shared_word(row.key) >> np.uint64(48))
-        rates = rates_of(table.cells, rule, row)
-        step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, rates, g, shared)
+        find_steps(table, rule, row, scratch, gradient)
         alone = row.length > FAR
         j = np.uint64(0)
         while j < row.length:
             if not alone and j & _ONE == _ONE:
                 ask(table, batch, row.ahead + j)
-            add_step(table, rule, batch.slots[row.start + j], scratch.steps[j])
+            move_one(table.cells, rule, batch.slots[row.start + j], scratch.steps, j)
             j += _ONE
+        if some_left(table.cells, rule, scratch.steps, row.length):
+            find_steps(table, rule, row, scratch, gradient)
+            move_again(table.cells, rule, batch.slots, row.start, scratch.steps, row.length)
 
     return move_flat
 

@@ -1,4 +1,4 @@
-"""The vector passes of a row: random words, and steps rounded at random.
+"""The vector passes of a row: random words, steps rounded at random, and whether a weight is beyond R.
 
 Both work on scratch arrays whose lengths are whole blocks of lanes; what stands in the lanes behind
 the row is computed and never used. They equal, lane by lane and bit by bit, `word` of
@@ -18,10 +18,13 @@ from lessram.numerics.vector import (
     DOUBLES,
     FLOATS,
     I32,
+    I64,
     INTS,
     LANES,
     Vector,
+    any_lane,
     blocks,
+    inside,
     load,
     load_inside,
     random_words,
@@ -31,15 +34,18 @@ from lessram.numerics.vector import (
 
 
 @intrinsic
-def draw_row(typingctx, words, length, key):  # type: ignore[no-untyped-def]
-    """words[j] = word(j, key) for a whole row."""
-    signature = types.void(words, types.uint64, types.uint64)
+def draw_row(typingctx, words, counting, length, key, shared):  # type: ignore[no-untyped-def]
+    """words[j] = word(j, key) for a whole row and, unless it is None, counting[j] = counting_bits(words[j], shared)."""
+    signature = types.void(words, counting, types.uint64, types.uint64, types.uint64)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        words, length, key = args
+        words, counting, length, key, shared = args
+        low = splat(builder, builder.and_(shared, I64(0xFFFFFFFFFFFF)))
         with blocks(builder, length) as j:
             drawn = random_words(builder, builder.trunc(j, I32), key)
             store(context, builder, signature.args[0], words, j, drawn)
+            if isinstance(signature.args[1], types.Array):
+                store(context, builder, signature.args[1], counting, j, (drawn.to_longs() << 48) | low)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -104,5 +110,24 @@ def step_row(typingctx, noted, values, words, steps, length, rates, gradient, sh
                 delta = _rounded(delta, row_of(kinds[2], words, j, INTS), low)
             store(context, builder, kinds[3], steps, j, delta)
         return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def any_outside(typingctx, numbers, length, limit):  # type: ignore[no-untyped-def]
+    """Whether some numbers[j] of a row (int32, far from overflow) are outside of [-limit, limit]."""
+    signature = types.boolean(numbers, types.uint64, types.int32)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        numbers, length, limit = args
+        farthest = cgutils.alloca_once_value(builder, ir.Constant(INTS, [0] * LANES))
+        end = splat(builder, limit)
+        with blocks(builder, length) as j:
+            above = load(context, builder, signature.args[0], numbers, j, INTS) + end
+            above = above.where(inside(builder, builder.sub(length, j)), 0)
+            builder.store(Vector(builder, builder.load(farthest)).largest_unsigned(above).value, farthest)
+        beyond = Vector(builder, builder.load(farthest)).over_unsigned(end + end)
+        return any_lane(builder, beyond)
 
     return signature, codegen

@@ -14,7 +14,7 @@ this example's, added before the sum is rounded to a level. A row takes four pas
               vector   levels advanced at random
     move      scalar   levels that went up are stored
               vector   steps rounded at random
-              scalar   weight + step, projected
+              scalar   weight + step, projected (tables/moving.py)
 
 Half of a row's time is one chain of dependent operations: margin, sigmoid, rates, their sum, invariant step, rounded
 steps. What does not need its end stands before it, where the processor has nothing else to do (docs/architecture.md).
@@ -35,7 +35,8 @@ from lessram.numerics.accumulator import Accumulator, accumulator, advanced, fin
 from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import shared_word
 from lessram.numerics.vector import LANES, padded
-from lessram.tables.flat import add_step, ask, ask_other_half, has_field, look_row, nothing, product
+from lessram.tables.flat import ask, ask_other_half, has_field, look_row, nothing, product
+from lessram.tables.moving import move_again, move_one, some_left
 from lessram.tables.passes import step_row
 from lessram.tables.squares_passes import level_row, rate_row
 from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
@@ -235,6 +236,14 @@ def _prepare(table, rule, batch, row, scratch, square):
     return prepare_squares
 
 
+@inlined
+def find_steps(rule, row, scratch, gradient, shared):
+    """scratch.steps = how far each weight of the row goes."""
+    g = downhill(gradient, rule.step)
+    low = np.uint32(shared >> np.uint64(48))
+    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, scratch.pull, g, low)
+
+
 @overloaded(move)
 def _move(table, rule, batch, row, scratch, gradient, square):
     if not is_table(table, Squares):
@@ -243,11 +252,12 @@ def _move(table, rule, batch, row, scratch, gradient, square):
     def move_squares(table, rule, batch, row, scratch, gradient, square):
         shared = shared_word(row.key)
         store_sums(table, rule, batch, row, scratch, np.float32(square), shared)
-        g = downhill(gradient, rule.step)
-        low = np.uint32(shared >> np.uint64(48))
-        step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, scratch.pull, g, low)
+        find_steps(rule, row, scratch, gradient, shared)
         for j in range(row.length):
-            add_step(table, rule, batch.slots[row.start + j], scratch.steps[j])
+            move_one(table.cells, rule, batch.slots[row.start + j], scratch.steps, j)
+        if some_left(table.cells, rule, scratch.steps, row.length):
+            find_steps(rule, row, scratch, gradient, shared)
+            move_again(table.cells, rule, batch.slots, row.start, scratch.steps, row.length)
 
     return move_squares
 

@@ -62,16 +62,24 @@ class Scratch(NamedTuple):
     """Room for one row between the passes, allocated once outside the kernels."""
 
     words: NDArray[np.uint32]
+    counting: NDArray[np.uint64] | None
+    """Random bits to count with, where cells count at random."""
     noted: NDArray[np.float32]
     values: NDArray[np.float32]
     steps: NDArray[np.int32] | NDArray[np.float32]
 
 
-def scratch(longest: int, weight: np.dtype) -> Scratch:
-    """Scratch for rows of up to `longest` features over weights of this type."""
+def scratch(longest: int, cell: np.dtype) -> Scratch:
+    """Scratch for rows of up to `longest` features over such cells."""
     size = padded(longest)
-    steps = np.dtype(np.float32 if weight.kind == "f" else np.int32)
-    return Scratch(*(np.zeros(size, kind) for kind in (np.uint32, np.float32, np.float32, steps)))
+    steps: Any = np.float32 if cell["weight"].kind == "f" else np.int32
+    return Scratch(
+        words=np.zeros(size, np.uint32),
+        counting=np.zeros(size, np.uint64) if "level" in (cell.names or ()) else None,
+        noted=np.zeros(size, np.float32),
+        values=np.zeros(size, np.float32),
+        steps=np.zeros(size, steps),
+    )
 
 
 def look(table: Any, rule: Rule, batch: Any, row: Row) -> float:
