@@ -89,7 +89,6 @@ class HalfwordScratch(NamedTuple):
 
     words: NDArray[np.uint32]
     cells: NDArray[np.int32]
-    units: NDArray[np.int32]
     sums: NDArray[np.float32]
     """The heights of the levels as rates see them."""
     noted: NDArray[np.float32]
@@ -102,7 +101,7 @@ class HalfwordScratch(NamedTuple):
 
 def halfword_scratch(longest: int) -> HalfwordScratch:
     """Scratch for rows of up to `longest` features."""
-    kinds = (np.uint32, np.int32, np.int32, np.float32, np.float32, np.int32, np.int32)
+    kinds = (np.uint32, np.int32, np.float32, np.float32, np.int32, np.int32)
     arrays: list[Any] = spread_arrays(padded(longest), kinds)
     return HalfwordScratch(*arrays)
 
@@ -162,11 +161,9 @@ def ordinal_code(cell):
 @inlined
 def observe_one(table, rule, batch, row, scratch, j):
     cell = np.uint64(table.cells[batch.slots[row.start + j]])
-    units = rule.units[ordinal_code(cell)]
     x = feature_value(batch.values, row.start + j)
     scratch.cells[j] = np.int32(cell)
-    scratch.units[j] = np.int32(units)
-    return weighted(units, batch.values, x)
+    return weighted(rule.units[ordinal_code(cell)], batch.values, x)
 
 
 @overloaded(observe)
@@ -220,22 +217,34 @@ def _move(table, rule, batch, row, scratch, gradient, square):
             moved = scratch.moved[j]
             if rarely(np.int32(table.cells[slot]) != scratch.cells[j]):
                 x = feature_value(batch.values, row.start + j)
-                moved = moved_again(rule, table.cells[slot], scratch.noted[j] * g, s * x * x, scratch.words[j], shared)
+                moved = moved_again(rule, np.int32(table.cells[slot]), scratch, j, g, s * x * x, shared)
             table.cells[slot] = np.uint16(moved)
 
     return move_halfwords
 
 
 @inlined
-def moved_again(rule, cell, delta, addend, own, shared):
-    """A cell after a step of `delta` and the addition of `addend`: one lane of `cell_row`."""
-    code = ordinal_code(np.uint64(cell))
-    low = np.int32(cell) & np.int32(_CODE)
-    level = low & np.int32(~1) if low >= np.int32(FIRST_HIGH) else low
-    level = advanced_by_pairs(rule.sums, level, addend, fine_uniform(own, shared))
-    fine = level >= np.int32(FIRST_HIGH)
-    ordinal = project(rounded_sum(rule.units[code], delta, rounding_bits(own, shared), fine), rule.limit)
-    return packed_cell(ordinal, level)
+def moved_again(rule, cell, scratch, j, g, addend, shared):
+    """A cell after step j of the row and the addition of `addend`: what the vectors do in one lane.
+
+    The slots that occur twice are those that occur in every row, and the next row waits for them. Their levels hardly
+    ever go up, and while one has not since `observe`, the level that the vectors advanced it to is right.
+    """
+    own, level = scratch.words[j], level_in(cell)
+    if rarely(level != level_in(scratch.cells[j])):
+        level = advanced_by_pairs(rule.sums, level, addend, fine_uniform(own, shared))
+    else:
+        level = scratch.levels[j]
+    units = rule.units[ordinal_code(np.uint64(cell))]
+    rounded = rounded_sum(units, scratch.noted[j] * g, rounding_bits(own, shared), level >= np.int32(FIRST_HIGH))
+    return packed_cell(project(rounded, rule.limit), level)
+
+
+@inlined
+def level_in(cell):
+    """The level of a cell."""
+    low = cell & np.int32(_CODE)
+    return low & np.int32(~1) if low >= np.int32(FIRST_HIGH) else low
 
 
 @inlined

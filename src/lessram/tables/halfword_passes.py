@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from lessram.jit import intrinsic, types
-from lessram.numerics.minifloat import BINADE_SHIFT, EXPONENT, FINE_REACH, FIRST_BINADE, HALF, INVERSE
+from lessram.numerics.minifloat import (
+    BINADE_SHIFT,
+    E3M7_MANTISSA,
+    EXPONENT,
+    FINE_REACH,
+    FIRST_BINADE,
+    HALF,
+    INVERSE,
+)
 from lessram.numerics.random import UNIFORM_STEP
 from lessram.numerics.rounding import LARGEST_STEP
 from lessram.numerics.six_bits import BASE, FIRST_HIGH, LAST, LEVEL_BITS, LEVELS, PAIR_GAP
@@ -27,6 +35,9 @@ from lessram.numerics.vector import (
     store,
 )
 from lessram.tables.squares_passes import addends, climbed_levels, fine_uniforms, values_at
+
+_SIGN = 1 << (16 - LEVEL_BITS)
+"""The highest of the 11 bits of an ordinal."""
 
 
 @intrinsic
@@ -92,15 +103,26 @@ def cell_row(typingctx, scratch, length, gradient, limit, shared):  # type: igno
 
         with blocks(builder, args[1]) as j:
             words, levels = row_of("words", j, INTS), row_of("levels", j, INTS)
+            units = _units_in(row_of("cells", j, INTS)).to_floats()
             delta = row_of("noted", j, FLOATS) * gradient
             fine = levels.over(FIRST_HIGH - 1)
-            ordinals = _rounded_sums(row_of("units", j, INTS).to_floats(), delta, (words & 0xFFFF0000) | shared, fine)
+            ordinals = _rounded_sums(units, delta, (words & 0xFFFF0000) | shared, fine)
             ordinals = ordinals.smallest(limit).largest(limit * -1)
             upper = (ordinals & ~1) * (1 << (LEVEL_BITS - 1))
             store(context, builder, *arrays["moved"], j, upper | levels | (ordinals & 1))
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+def _units_in(cells: Vector) -> Vector:
+    """The weights of cells in units of e3m7, by `ordinal_code`: cheaper than a store for each in `observe`."""
+    code = (cells >> (LEVEL_BITS - 1)) & (cells | ~1)
+    ordinals = (code ^ _SIGN) - _SIGN
+    size = ordinals.largest(ordinals * -1)
+    binade = ((size >> E3M7_MANTISSA) - 1).largest(0)
+    units = (size - (binade << E3M7_MANTISSA)) << binade
+    return units.where(ordinals.over(-1), units * -1)
 
 
 def _advanced_by_pairs(below: Vector, y: Vector, uniform: Vector, gap: Vector) -> Vector:

@@ -50,8 +50,8 @@ def spread_arrays(count: int, kinds: Sequence[type[np.generic]]) -> list[NDArray
     """Zeroed arrays of `count` numbers each, up to eight, for passes that read some of them while they write others.
 
     Each begins on a cache line of its own, and at an eighth of a page of its own: a load waits for stores before it
-    whose addresses end in the same twelve bits, if to other arrays. Worth 4 % of a row of 16-bit cells, and up to 20 %
-    where the allocator's places are unlucky.
+    whose addresses end in the same twelve bits, if to other arrays. Worth 1 to 4 % of a row, and up to 20 % where the
+    allocator's places are unlucky.
     """
     sizes = [count * np.dtype(kind).itemsize for kind in kinds]
     room = np.zeros(sum(sizes) + (len(kinds) + 1) * _ALIASES, np.uint8)

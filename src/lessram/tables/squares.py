@@ -36,6 +36,7 @@ from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import shared_word
 from lessram.numerics.vector import LANES, padded
 from lessram.tables.flat import ask, ask_other_half, has_field, look_row, nothing, product
+from lessram.tables.memory import spread_arrays
 from lessram.tables.moving import move_again, move_one, some_left
 from lessram.tables.passes import step_row
 from lessram.tables.squares_passes import level_row, rate_row
@@ -89,7 +90,7 @@ def squares_scratch(longest: int, cell: np.dtype, *, pulled: bool = False) -> Sq
     steps = np.float32 if cell["weight"].kind == "f" else np.int32
     news = np.int32 if "level" in (cell.names or ()) else np.float32
     kinds = (np.uint32, np.float32, np.int32, np.float32, steps, news)
-    arrays: list[Any] = [np.zeros(size, kind) for kind in kinds]
+    arrays: list[Any] = spread_arrays(size, kinds)
     arrays += [np.zeros(size // LANES, np.uint32), np.zeros(size, np.float32) if pulled else None]
     made = SquaresScratch(*arrays)
     made.sums[:] = 1.0  # lanes behind a row divide by this

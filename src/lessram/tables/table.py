@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.vector import padded
+from lessram.tables.memory import spread_arrays
 
 FAR = np.uint64(256)
 """How many features ahead cells are prefetched: far enough for memory, near enough to stay in L2."""
@@ -71,15 +72,10 @@ class Scratch(NamedTuple):
 
 def scratch(longest: int, cell: np.dtype) -> Scratch:
     """Scratch for rows of up to `longest` features over such cells."""
-    size = padded(longest)
-    steps: Any = np.float32 if cell["weight"].kind == "f" else np.int32
-    return Scratch(
-        words=np.zeros(size, np.uint32),
-        counting=np.zeros(size, np.uint64) if "level" in (cell.names or ()) else None,
-        noted=np.zeros(size, np.float32),
-        values=np.zeros(size, np.float32),
-        steps=np.zeros(size, steps),
-    )
+    steps = np.float32 if cell["weight"].kind == "f" else np.int32
+    arrays: list[Any] = spread_arrays(padded(longest), (np.uint32, np.uint64, np.float32, np.float32, steps))
+    made = Scratch(*arrays)
+    return made if "level" in (cell.names or ()) else made._replace(counting=None)
 
 
 def look(table: Any, rule: Rule, batch: Any, row: Row) -> float:
