@@ -82,7 +82,7 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
         if objective.invariant:
             reach += intercept_rate
             gradient = effective_gradient(objective.loss, margin, label, weight, reach, gradient, objective.pieces)
-        move(table, rule, batch, row, scratch, bounded(gradient * inverse), square_seen)
+        move(table, rule, batch, row, scratch, downhill(gradient, inverse, rule.step), square_seen)
         scalars[INTERCEPT] = bounded(scalars[INTERCEPT] - intercept_rate * gradient)
 
 
@@ -93,6 +93,19 @@ def predict_rows(table, rule, batch, scalars, margins):
     for r in range(margins.shape[0]):
         row = locate(batch, r, np.uint64(0), np.uint64(0))
         margins[r] = look(table, rule, batch, row) * rule.step * inverse + scalars[INTERCEPT]
+
+
+@inlined
+def downhill(gradient, inverse, step):
+    """Minus the gradient in w x, bounded, in units of the grid.
+
+    The grid's step is a power of two, so that all orders of these factors give the same bits: in this one only one
+    product waits for the gradient.
+    """
+    g = -gradient * (inverse * (1.0 / step))
+    if rarely(not abs(gradient * inverse) <= LARGEST_GRADIENT):
+        g = -bounded(gradient * inverse) * (1.0 / step)
+    return g
 
 
 @inlined

@@ -49,7 +49,7 @@ from lessram.tables.flat import note
 from lessram.tables.moving import add_step
 from lessram.tables.passes import draw_row, step_row
 from lessram.tables.slabs import START, TOP, promote
-from lessram.tables.table import downhill, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
 
 NEAR = np.uint64(128)
 """How many features ahead cells are prefetched, when the lines that tell where they are have arrived."""
@@ -241,12 +241,12 @@ def move_coded(table, rule, batch, row, scratch, g, shared, length):
 
 
 @overloaded(move)
-def _move(table, rule, batch, row, scratch, gradient, square):
+def _move(table, rule, batch, row, scratch, g, square):
     if not is_table(table, Adaptive):
         return None
 
-    def move_adaptive(table, rule, batch, row, scratch, gradient, square):
-        g = downhill(gradient, rule.step)
+    def move_adaptive(table, rule, batch, row, scratch, g, square):
+        g = np.float32(g)
         shared = shared_word(row.key)
         draw_row(scratch.words, scratch.counting, row.length, row.key, shared)
         coded = note_promoted(table, rule, batch, row, scratch)

@@ -35,7 +35,7 @@ from lessram.numerics.random import shared_word
 from lessram.numerics.rate import global_rate
 from lessram.tables.moving import has_integer_weights, move_again, move_one, some_left
 from lessram.tables.passes import draw_row, step_row
-from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
 
 _ONE = np.uint64(1)
 
@@ -186,21 +186,20 @@ def _observe(table, rule, batch, row, scratch):
 
 
 @inlined
-def find_steps(table, rule, row, scratch, gradient):
+def find_steps(table, rule, row, scratch, g):
     """scratch.steps = how far each weight of the row goes."""
-    g = downhill(gradient, rule.step)
     shared = np.uint32(shared_word(row.key) >> np.uint64(48))
     rates = rates_of(table.cells, rule, row)
-    step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, rates, g, shared)
+    step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, rates, np.float32(g), shared)
 
 
 @overloaded(move)
-def _move(table, rule, batch, row, scratch, gradient, square):
+def _move(table, rule, batch, row, scratch, g, square):
     if not is_table(table, Flat):
         return None
 
-    def move_flat(table, rule, batch, row, scratch, gradient, square):
-        find_steps(table, rule, row, scratch, gradient)
+    def move_flat(table, rule, batch, row, scratch, g, square):
+        find_steps(table, rule, row, scratch, g)
         alone = row.length > FAR
         j = np.uint64(0)
         while j < row.length:
@@ -209,7 +208,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
             move_one(table.cells, rule, batch.slots[row.start + j], scratch.steps, j)
             j += _ONE
         if some_left(table.cells, rule, scratch.steps, row.length):
-            find_steps(table, rule, row, scratch, gradient)
+            find_steps(table, rule, row, scratch, g)
             move_again(table.cells, rule, batch.slots, row.start, scratch.steps, row.length)
 
     return move_flat

@@ -102,13 +102,12 @@ def _prepare(table, rule, batch, row, scratch, square):
 
 
 @overloaded(move)
-def _move(table, rule, batch, row, scratch, gradient, square):
+def _move(table, rule, batch, row, scratch, g, square):
     if not is_table(table, Graded):
         return None
 
-    def move_graded(table, rule, batch, row, scratch, gradient, square):
+    def move_graded(table, rule, batch, row, scratch, g, square):
         shared = shared_word(row.key)
-        g = gradient / rule.step
         for j in range(row.length):
             slot = batch.slots[row.start + j]
             own = word(np.uint32(j), row.key)
@@ -116,7 +115,7 @@ def _move(table, rule, batch, row, scratch, gradient, square):
             level = np.uint8(level + steps_up(rule.thresholds[level], counting_bits(own, shared)))
             table.cells[slot].level = level
             x = np.float64(feature_value(batch.values, row.start + j))
-            beta = np.float64(table.cells[slot].weight) - np.float64(rule.rates[level]) * x * g
+            beta = np.float64(table.cells[slot].weight) + np.float64(rule.rates[level]) * x * g
             chance = np.float64(uniform(rounding_bits(own, shared)))
             table.cells[slot].weight = np.float32(rounded(project(beta, 1.0), rule.points[level], chance))
 

@@ -49,7 +49,7 @@ from lessram.tables.flat import ask, ask_other_half
 from lessram.tables.halfword_passes import cell_row, height_row, pair_level_row
 from lessram.tables.memory import spread_arrays
 from lessram.tables.squares_passes import rate_row
-from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
 
 CELL = np.dtype("<u2")
 
@@ -204,13 +204,13 @@ def _prepare(table, rule, batch, row, scratch, square):
 
 
 @overloaded(move)
-def _move(table, rule, batch, row, scratch, gradient, square):
+def _move(table, rule, batch, row, scratch, g, square):
     if not is_table(table, Halfword):
         return None
 
-    def move_halfwords(table, rule, batch, row, scratch, gradient, square):
+    def move_halfwords(table, rule, batch, row, scratch, g, square):
         shared = shared_word(row.key)
-        g, s = downhill(gradient, rule.step), np.float32(square)
+        g, s = np.float32(g), np.float32(square)
         cell_row(scratch, row.length, g, rule.limit, np.uint32(shared >> np.uint64(48)))
         for j in range(row.length):
             slot = batch.slots[row.start + j]

@@ -40,7 +40,7 @@ from lessram.tables.memory import spread_arrays
 from lessram.tables.moving import move_again, move_one, some_left
 from lessram.tables.passes import step_row
 from lessram.tables.squares_passes import level_row, rate_row
-from lessram.tables.table import FAR, downhill, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
 
 _NONE, _ONE, _LANES = np.uint64(0), np.uint64(1), np.uint64(LANES)
 
@@ -238,26 +238,25 @@ def _prepare(table, rule, batch, row, scratch, square):
 
 
 @inlined
-def find_steps(rule, row, scratch, gradient, shared):
+def find_steps(row, scratch, g, shared):
     """scratch.steps = how far each weight of the row goes."""
-    g = downhill(gradient, rule.step)
     low = np.uint32(shared >> np.uint64(48))
-    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, scratch.pull, g, low)
+    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, scratch.pull, np.float32(g), low)
 
 
 @overloaded(move)
-def _move(table, rule, batch, row, scratch, gradient, square):
+def _move(table, rule, batch, row, scratch, g, square):
     if not is_table(table, Squares):
         return None
 
-    def move_squares(table, rule, batch, row, scratch, gradient, square):
+    def move_squares(table, rule, batch, row, scratch, g, square):
         shared = shared_word(row.key)
         store_sums(table, rule, batch, row, scratch, np.float32(square), shared)
-        find_steps(rule, row, scratch, gradient, shared)
+        find_steps(row, scratch, g, shared)
         for j in range(row.length):
             move_one(table.cells, rule, batch.slots[row.start + j], scratch.steps, j)
         if some_left(table.cells, rule, scratch.steps, row.length):
-            find_steps(rule, row, scratch, gradient, shared)
+            find_steps(row, scratch, g, shared)
             move_again(table.cells, rule, batch.slots, row.start, scratch.steps, row.length)
 
     return move_squares

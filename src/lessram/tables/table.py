@@ -10,7 +10,7 @@ the generic loop costs nothing. A table's module is the only code that touches i
     move(table, rule, batch, row, scratch, g, s)  every coefficient takes its rounded step, every rate state too
 
 `look` and `observe` return the sum of w x in units of the grid, in float64. The others come after `observe`
-of the same row, with the gradient g of the loss in that sum and its square s.
+of the same row, with g, minus the gradient of the loss in w x, in units of the grid, and the square s of that gradient.
 
 Tables that were trained apart become one slot by slot: tables/merging.py.
 """
@@ -90,7 +90,7 @@ def prepare(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch, squa
     raise NotImplementedError("prepare() is for kernels")
 
 
-def move(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch, gradient: float, square: float) -> None:
+def move(table: Any, rule: Rule, batch: Any, row: Row, scratch: Scratch, g: float, square: float) -> None:
     raise NotImplementedError("move() is for kernels")
 
 
@@ -107,16 +107,6 @@ def locate(batch, r, key, example):
     last = np.uint64(batch.slots.shape[0])
     ahead = start + FAR if start + length + FAR <= last else start
     return Row(start, length, ahead, key, example)
-
-
-@inlined
-def downhill(gradient, step):
-    """Minus the gradient in units of the grid, as float32.
-
-    The grid's step is a power of two: multiplying by its inverse gives the same bits as dividing, and the inverse is
-    found once a batch, where a division a row would stand in the longest chain of a row.
-    """
-    return np.float32(-gradient * (1.0 / step))
 
 
 def feature_value(values: Any, k: Any) -> Any:
