@@ -73,6 +73,15 @@ class Columns(NamedTuple):
     values: NDArray[np.float32]
 
 
+def roomy(most: int) -> int:
+    """The next power of two: chunks differ by some bytes, and not each that is the longest so far needs new arrays.
+
+    >>> roomy(0), roomy(1000)
+    (1, 1024)
+    """
+    return 1 << max(0, most - 1).bit_length()
+
+
 class RowBuffers:
     """Columns that one thread parses into, chunk after chunk; they grow when a chunk could hold more.
 
@@ -88,8 +97,8 @@ class RowBuffers:
     def fit(self, most: int) -> Columns:
         """Columns with room for `most` rows and as many features."""
         if len(self.columns.labels) < most:
-            self.columns = self._allocate(most)
-            self.marks = room_for_marks(2 * most)
+            self.columns = self._allocate(roomy(most))
+            self.marks = room_for_marks(2 * roomy(most))
         return self.columns
 
     def _allocate(self, most: int) -> Columns:

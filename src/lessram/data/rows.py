@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lessram.data.batch import Batch
 from lessram.data.hashing import fold_into_slots
 from lessram.data.interactions import NoProducts, Products, append_products, room_for_products
-from lessram.data.parsing import BadLine
+from lessram.data.parsing import BadLine, roomy
 from lessram.data.scanning import room_for_marks
 from lessram.data.short_names import Names
 from lessram.data.source import Place
@@ -158,7 +158,7 @@ class Room:
         self._held = self.rows = self._rows(0, 0)
         self.products = self._products(0)
         self.names = Names.new()
-        self.marks = room_for_marks(0)
+        self._marked, self.marks = 0, room_for_marks(0)
 
     def _rows(self, rows: int, features: int) -> Rows:
         return Rows(
@@ -180,6 +180,7 @@ class Room:
         """
         most_rows, most_features = max(rows, len(self._held.labels)), max(features, len(self._held.slots))
         if most_rows > len(self._held.labels) or most_features > len(self._held.slots):
+            most_rows, most_features = roomy(most_rows), roomy(most_features)
             old, self._held = self._held, self._rows(most_rows, most_features)
             arrays: Any = zip(old, self._held, strict=True)
             for before, now in arrays:
@@ -196,8 +197,9 @@ class Room:
 
     def fit_text(self, size: int) -> None:
         """See to room for the marks of a text of so many bytes."""
-        more = room_for_marks(size)  # of which nothing is resident before it is written to
-        self.marks = more if len(more) > len(self.marks) else self.marks
+        if size > self._marked:
+            self._marked = roomy(size)
+            self.marks = room_for_marks(self._marked)  # of which nothing is resident before it is written to
 
     def grow(self, rows: int, needed: int) -> bool:
         """Make room for a line that did not fit behind `rows` rows; False if it must wait, or is too large.

@@ -55,13 +55,14 @@ def parse(chunk: Chunk, buffers: RowBuffers, rules: Rules, *, tolerate: int = 0)
         described[REPORTS - 1 :] = [progress]
         progress = progress._replace(position=line_behind(chunk, int(progress.position)))
     reports = [bad_line(chunk, int(at.position), _describe(_word(chunk, at), rules, at.status)) for at in described]
-    return Parsed(_batch(columns, progress), bad, reports, int(progress.hashed))
+    return Parsed(_batch(columns, progress, bad), bad, reports, int(progress.hashed))
 
 
-def _batch(columns: Columns, progress: Progress) -> Batch:
+def _batch(columns: Columns, progress: Progress, bad: int) -> Batch:
     rows, features = progress.rows, progress.features
     values = columns.values[:features]
-    ones = not progress.valued or bool((values == 1).all())  # the one that mattered may have been on a bad line
+    # The one that mattered may have been on a bad line.
+    ones = not progress.valued or (bad > 0 and bool((values == 1).all()))
     return Batch(columns.labels[:rows], columns.indptr[: rows + 1], columns.slots[:features], None if ones else values)
 
 
