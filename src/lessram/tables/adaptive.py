@@ -46,7 +46,8 @@ from lessram.numerics.vector import padded
 from lessram.tables.blocks import FIRST_SLOT, place_of, place_row, pointer_of
 from lessram.tables.book import Index, index_of, is_inside, rounded_code
 from lessram.tables.flat import note
-from lessram.tables.moving import add_step
+from lessram.tables.memory import spread_arrays
+from lessram.tables.moving import add_step, move_again, move_one, some_left
 from lessram.tables.passes import draw_row, step_row
 from lessram.tables.slabs import START, TOP, promote
 from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
@@ -55,10 +56,14 @@ NEAR = np.uint64(128)
 """How many features ahead cells are prefetched, when the lines that tell where they are have arrived."""
 LARGEST_CACHED = 1 << 18
 """Cells of a pool that stays in L2 without being asked for: 768 kB. Asking costs up to a nanosecond a feature."""
+FURTHER = np.uint64(1024)
+"""How many features ahead of those whose lines are prefetched their slots are: a row begins with these, and all of it
+would wait for them."""
 NOWHERE = np.uint64(START - 1)
 """A cell that no code means: for features without one, and 0 again after every row."""
 _ONE, _ZERO, _FIRST = np.uint64(1), np.uint64(0), np.uint64(FIRST_SLOT)
 _BLOCK_OF_PLACE = np.uint64(6)
+_SLOTS_A_LINE = np.uint64(16)
 
 
 class Adaptive(NamedTuple):
@@ -124,7 +129,7 @@ def adaptive_rule(book: NDArray[np.void], counter: Counter, alpha: float, limit:
 def adaptive_scratch(longest: int) -> AdaptiveScratch:
     """Scratch for rows of up to `longest` features."""
     kinds = (np.uint32, np.uint64, np.uint32, np.uint32, np.uint32, np.uint32, np.float32, np.int32, np.uint32)
-    arrays: list[Any] = [np.zeros(padded(longest), kind) for kind in kinds]
+    arrays: list[Any] = spread_arrays(padded(longest), kinds)
     return AdaptiveScratch(*arrays)
 
 
@@ -160,6 +165,8 @@ def _observe(table, rule, batch, row, scratch):
         return None
 
     def observe_adaptive(table, rule, batch, row, scratch):
+        for line in range(_ZERO, row.length, _SLOTS_A_LINE):
+            prefetch(batch.slots, row.ahead + FURTHER + line)
         place_row(batch.slots, row.start, row.length, scratch.places)
         place_row(batch.slots, row.ahead, row.length, scratch.far)
         near = near_of(table, row)
@@ -199,12 +206,21 @@ def note_promoted(table, rule, batch, row, scratch):
 
 
 @inlined
-def move_promoted(table, rule, row, scratch, g, shared):
-    """Round all steps in vectors and add them."""
+def find_steps(row, scratch, g, shared):
+    """scratch.steps = how far each weight of the row goes."""
     low = np.uint32(shared >> np.uint64(48))
     step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, None, g, low)
+
+
+@inlined
+def move_promoted(table, rule, row, scratch, g, shared):
+    """Round all steps in vectors and add them."""
+    find_steps(row, scratch, g, shared)
     for j in range(row.length):
-        add_step(table.cells, rule, scratch.targets[j], scratch.steps[j])
+        move_one(table.cells, rule, scratch.targets[j], scratch.steps, j)
+    if some_left(table.cells, rule, scratch.steps, row.length):
+        find_steps(row, scratch, g, shared)
+        move_again(table.cells, rule, scratch.targets, _ZERO, scratch.steps, row.length)
     table.cells[NOWHERE].weight = np.int16(0)
     table.cells[NOWHERE].level = np.uint8(0)
 
