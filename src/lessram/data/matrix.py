@@ -24,12 +24,15 @@ from lessram.data.checks import without_zeros
 from lessram.data.hashing import hash_for_slots, hash_texts
 from lessram.data.parsing import Rules, hashed_slot, make_rules, slot_type
 from lessram.errors import DataError
-from lessram.jit import kernel
+from lessram.jit import inlined, kernel
+from lessram.numerics.machine import add32
 
 FEATURES = 1 << 18
 """Features of a batch, unless a single row has more."""
 ROWS = 1 << 16
 """Rows of a batch."""
+COUNTED = 1 << 30
+"""Values that are counted at once."""
 
 _NUMBERS = "biuf"  # the kinds of dtypes that are real numbers
 
@@ -359,11 +362,21 @@ def _not_finite(row: int, column: int, value: Any) -> DataError:
 def survey_values(values):
     """How many values are 1, are 0, are not finite: in one pass."""
     ones, zeros, strange = np.int64(0), np.int64(0), np.int64(0)
-    for k in range(np.uint64(values.shape[0])):
-        ones += values[k] == np.float32(1)
-        zeros += values[k] == np.float32(0)
-        strange += not (abs(values[k]) <= np.float32(3.4028235e38))
+    for first in range(0, values.shape[0], COUNTED):
+        found = survey_block(values[first : first + COUNTED])
+        ones, zeros, strange = ones + found[0], zeros + found[1], strange + found[2]
     return ones, zeros, strange
+
+
+@inlined
+def survey_block(values):
+    """As `survey_values`, of fewer than 2^32 values: sums of 32 bits take half the time of wider ones."""
+    ones, zeros, strange = np.uint32(0), np.uint32(0), np.uint32(0)
+    for k in range(np.uint64(values.shape[0])):
+        ones = add32(ones, np.uint32(values[k] == np.float32(1)))
+        zeros = add32(zeros, np.uint32(values[k] == np.float32(0)))
+        strange = add32(strange, np.uint32(not (abs(values[k]) <= np.float32(3.4028235e38))))
+    return np.int64(ones), np.int64(zeros), np.int64(strange)
 
 
 @kernel

@@ -27,8 +27,9 @@ from lessram.data.text import NEWLINE, PADDING, count_newlines
 from lessram.errors import DataError
 
 STDIN = "-"
-CHUNK = 1 << 20
-"""Bytes of text that are read and parsed at once."""
+CHUNK = 3 << 19
+"""Bytes of text that are read and parsed at once: little beside a core's L2, much beside what happens once a chunk.
+With 1 or 2 MiB two threads learn words 5 to 10 % slower."""
 LONGEST_LINE = 1 << 26
 """A line may have this many bytes; its chunk grows for it."""
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.counter import steps_up
-from lessram.numerics.machine import prefetch
+from lessram.numerics.machine import prefetch, rarely
 from lessram.numerics.random import shared_word
 from lessram.numerics.rate import global_rate
 from lessram.tables.moving import has_integer_weights, move_again, move_one, some_left
@@ -174,12 +174,18 @@ def _observe(table, rule, batch, row, scratch):
         # A row longer than the prefetch distance would be over before `move` asked for its half.
         alone = row.length > FAR
         dot = nothing(table.cells, batch.values)
-        j = np.uint64(0)
-        while j < row.length:
-            if alone or j & _ONE == np.uint64(0):
-                ask(table, batch, row.ahead + j)
+        # Two features a turn: the compiler would ask at each whether it is even, and spill registers to do so.
+        for pair in range(row.length >> _ONE):
+            j = pair + pair
+            ask(table, batch, row.ahead + j)
             dot += observe_one(table, rule, batch, row, scratch, j)
-            j += _ONE
+            if rarely(alone):
+                ask(table, batch, row.ahead + j + _ONE)
+            dot += observe_one(table, rule, batch, row, scratch, j + _ONE)
+        if row.length & _ONE:
+            j = row.length - _ONE
+            ask(table, batch, row.ahead + j)
+            dot += observe_one(table, rule, batch, row, scratch, j)
         return np.float64(dot)
 
     return observe_flat
