@@ -18,16 +18,18 @@ from lessram.jit import inlined, kernel, overloaded, types
 from lessram.model.model import INTERCEPT, INTERCEPT_STATE, NONZEROS, SQUARES
 from lessram.numerics.invariant import effective_gradient
 from lessram.numerics.loss import Loss, derivative
-from lessram.numerics.machine import rarely
+from lessram.numerics.machine import prefetch_run, rarely
 from lessram.numerics.random import row_key
 from lessram.tables.halfword import HalfwordRule
 from lessram.tables.passes import sum_of_squares
 from lessram.tables.proximal import ProximalRule
 from lessram.tables.squares import SquaresRule
-from lessram.tables.table import is_table, locate, look, move, observe, prepare
+from lessram.tables.table import FAR, is_table, locate, look, move, observe, prepare
 
 _LOGISTIC = int(Loss.logistic)
 LARGEST_GRADIENT = 1e30
+ROWS_AHEAD = 64
+"""How many rows ahead labels, weights, margins and the places of rows are asked for."""
 
 
 class Objective(NamedTuple):
@@ -53,6 +55,7 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
     for r in range(batch.labels.shape[0]):
         example = np.uint64(first_example) + np.uint64(r)
         row = locate(batch, r, row_key(objective.seed, example), example)
+        ask_for_batch(batch, row, r, margins)
         weight = row_weight(batch.weights, r)
         if weight == 0.0:
             margins[r] = look(table, rule, batch, row) * rule.step * scale_inverse(scalars) + scalars[INTERCEPT]
@@ -92,7 +95,23 @@ def predict_rows(table, rule, batch, scalars, margins):
     inverse = scale_inverse(scalars)
     for r in range(margins.shape[0]):
         row = locate(batch, r, np.uint64(0), np.uint64(0))
+        ask_for_batch(batch, row, r, margins)
         margins[r] = look(table, rule, batch, row) * rule.step * inverse + scalars[INTERCEPT]
+
+
+@inlined
+def ask_for_batch(batch, row, r, margins):
+    """Ask for the parts of the batch that come up, so that no row waits for its own input.
+
+    They are read in order, but among so many requests for cells some processors do not notice. Slots are read `FAR`
+    features before they are learned, hence are asked for as much earlier.
+    """
+    prefetch_run(batch.slots, row.ahead + FAR, row.length)
+    prefetch_run(batch.values, row.ahead, row.length)
+    prefetch_run(batch.indptr, r + ROWS_AHEAD, 1)
+    prefetch_run(batch.labels, r + ROWS_AHEAD, 1)
+    prefetch_run(batch.weights, r + ROWS_AHEAD, 1)
+    prefetch_run(margins, r + ROWS_AHEAD, 1)
 
 
 @inlined

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
-from lessram.jit import cgutils, intrinsic, types
+from lessram.jit import cgutils, intrinsic, overloaded, types
 
 CACHE_LINE = 64
 
@@ -51,6 +52,27 @@ def prefetch(typingctx, array, index):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+def prefetch_run(array: Any, start: Any, count: Any) -> None:
+    """Ask for `array[start : start + count]`, one request a cache line; of None there is nothing to ask for.
+
+    Nothing is read, so the run may end beyond the array.
+    """
+    raise NotImplementedError("prefetch_run() is for kernels")
+
+
+@overloaded(prefetch_run)
+def _prefetch_run(array, start, count):  # type: ignore[no-untyped-def]
+    if isinstance(array, types.NoneType):
+        return lambda array, start, count: None
+    elements_a_line = np.uint64(CACHE_LINE // (array.dtype.bitwidth // 8))
+
+    def ask_for_lines(array, start, count):  # type: ignore[no-untyped-def]
+        for k in range(np.uint64(0), np.uint64(count), elements_a_line):
+            prefetch(array, np.uint64(start) + k)
+
+    return ask_for_lines
 
 
 @intrinsic

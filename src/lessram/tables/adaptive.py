@@ -56,14 +56,10 @@ NEAR = np.uint64(128)
 """How many features ahead cells are prefetched, when the lines that tell where they are have arrived."""
 LARGEST_CACHED = 1 << 18
 """Cells of a pool that stays in L2 without being asked for: 768 kB. Asking costs up to a nanosecond a feature."""
-FURTHER = np.uint64(1024)
-"""How many features ahead of those whose lines are prefetched their slots are: a row begins with these, and all of it
-would wait for them."""
 NOWHERE = np.uint64(START - 1)
 """A cell that no code means: for features without one, and 0 again after every row."""
 _ONE, _ZERO, _FIRST = np.uint64(1), np.uint64(0), np.uint64(FIRST_SLOT)
 _BLOCK_OF_PLACE = np.uint64(6)
-_SLOTS_A_LINE = np.uint64(16)
 
 
 class Adaptive(NamedTuple):
@@ -165,8 +161,6 @@ def _observe(table, rule, batch, row, scratch):
         return None
 
     def observe_adaptive(table, rule, batch, row, scratch):
-        for line in range(_ZERO, row.length, _SLOTS_A_LINE):
-            prefetch(batch.slots, row.ahead + FURTHER + line)
         place_row(batch.slots, row.start, row.length, scratch.places)
         place_row(batch.slots, row.ahead, row.length, scratch.far)
         near = near_of(table, row)
