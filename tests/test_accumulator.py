@@ -228,35 +228,39 @@ def level_row(scratch, values, length, square, table, index):
 
 
 @numba.njit
-def levels_by_the_scalar_function(scratch, values, length, square, table, index):
-    levels = np.empty(length, np.int32)
-    for j in range(length):
+def levels_by_the_scalar_function(levels, values, square, table, index):
+    new = np.empty(len(levels), np.int32)
+    for j in range(len(levels)):
         addend = square if values is None else square * values[j] * values[j]
         uniform = ours.fine_uniform(word(np.uint32(j), np.uint64(KEY)), shared_of(index))
-        levels[j] = ours.advanced(table, np.uint8(scratch.levels[j]), addend, uniform)
-    return levels
+        new[j] = ours.advanced(table, np.uint8(levels[j]), addend, uniform)
+    return new
 
 
-def filled(length: int, table: Accumulator, spread: float, seed: int) -> tuple[SquaresScratch, NDArray[np.float32]]:
-    """Scratch for a row, and its values."""
+Row = tuple[SquaresScratch, NDArray[np.int64], NDArray[np.float32]]
+
+
+def filled(length: int, table: Accumulator, spread: float, seed: int) -> Row:
+    """Scratch for a row of random levels, these levels, and the row's values."""
     rng = np.random.default_rng(seed)
     scratch = squares_scratch(length, np.dtype([("weight", "<i2"), ("level", "u1")]))
-    scratch.levels[:] = rng.integers(0, 256, padded(length))
-    scratch.sums[:] = table.heights[scratch.levels]
+    levels = rng.integers(0, LAST + 1, padded(length))
+    scratch.sums[:] = table.heights[levels]
     values = np.exp(rng.normal(0, spread, length)) * rng.choice([-1, 1], length)
-    return scratch, values.astype(np.float32)
+    return scratch, levels[:length], values.astype(np.float32)
 
 
 def check_levels(
-    scratch: SquaresScratch, values: Any, length: int, square: float, table: Accumulator, index: int
+    scratch: SquaresScratch, levels: NDArray[np.int64], values: Any, square: float, table: Accumulator, index: int
 ) -> None:
+    length = len(levels)
     level_row(scratch, values, length, np.float32(square), table, index)
-    found = scratch.advanced[:length]
-    expected = levels_by_the_scalar_function(scratch, values, length, np.float32(square), table, index)
-    np.testing.assert_array_equal(found, expected)
-    assert np.all((found >= scratch.levels[:length]) & (found <= LAST))
+    added = scratch.added[:length]
+    expected = levels_by_the_scalar_function(levels, values, np.float32(square), table, index)
+    np.testing.assert_array_equal(np.minimum(levels + added, LAST), expected)
+    assert np.all(added >= 0)
     risen = (scratch.risen[:, None] >> np.arange(16)) & 1
-    assert risen.ravel().tolist() == [*(found > scratch.levels[:length]), *[0] * (padded(length) - length)]
+    assert risen.ravel().tolist() == [*(added > 0), *[0] * (padded(length) - length)]
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40, 300, 5000])
@@ -264,16 +268,16 @@ def check_levels(
 def test_the_vector_pass_equals_the_scalar_function(length, base):
     table = accumulator(base)
     for spread, square, index in ((0.0, 1.0, 0), (0.5, 1e-3, 12345), (3.0, 0.25, SHARED - 1), (12.0, 1e3, 77)):
-        scratch, values = filled(length, table, spread, seed=length)
-        check_levels(scratch, values, length, square, table, index)
-        check_levels(scratch, None, length, square, table, index)
+        scratch, levels, values = filled(length, table, spread, seed=length)
+        check_levels(scratch, levels, values, square, table, index)
+        check_levels(scratch, levels, None, square, table, index)
 
 
 def test_the_vector_pass_saturates_like_the_scalar_function():
-    scratch, _ = filled(16, TABLE, 0.0, seed=1)
+    scratch, levels, _ = filled(16, TABLE, 0.0, seed=1)
     values = np.float32([0, 1e-30, 1e-23, 1e4, 1e9, 1e15, 1e19, 1e20, 3e38, -3e38, np.inf, np.nan, 1, 2, 3, 4])
     for square in (0.0, 1e-45, 1.0, 1e30):
-        check_levels(scratch, values, 16, square, TABLE, 5)
+        check_levels(scratch, levels, values, square, TABLE, 5)
 
 
 def test_what_leaves_a_level_as_it_is_leaves_higher_ones():
@@ -293,7 +297,7 @@ def rate_row(scratch, values, length, square, lowest, alpha, beta):
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40, 300])
 def test_rates_and_their_reach(length):
-    scratch, values = filled(length, TABLE, 1.0, seed=2)
+    scratch, _, values = filled(length, TABLE, 1.0, seed=2)
     choice = SimpleNamespace(square=np.float32(0.11), alpha=np.float32(0.3), beta=np.float32(0.7))
     for x in (values, None):
         reach = rate_row(scratch, x, length, choice.square, TABLE.lowest, choice.alpha, choice.beta)

@@ -89,7 +89,7 @@ def gentle(base: float = 1.1) -> Counter:
 @inlined
 def steps_up(threshold, bits):
     """1 if a counter at this threshold steps up, else 0: an integer, since no branch could be predicted."""
-    return np.uint8(bits < threshold)
+    return np.uint64(bits < threshold)
 
 
 @inlined

@@ -115,9 +115,10 @@ def _note(cells, rule, slot, x, scratch, j):
     if has_field(cells, "level"):
 
         def note_level(cells, rule, slot, x, scratch, j):
-            level = cells[slot].level
-            level = np.uint8(level + steps_up(rule.thresholds[level], scratch.counting[j]))
-            cells[slot].level = level
+            # A word, not a byte: it is an index next. The last level has no way up.
+            level = np.uint64(cells[slot].level)
+            level += steps_up(rule.thresholds[level], scratch.counting[j])
+            cells[slot].level = np.uint8(level)
             scratch.noted[j] = rule.rates[level] * x
 
         return note_level

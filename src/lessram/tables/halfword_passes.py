@@ -76,8 +76,8 @@ def pair_level_row(typingctx, scratch, values, start, length, square, sums, key,
             left = builder.sub(length, j)
             x = values_at(context, builder, signature.args[1], values, builder.add(start, j), left)
             ratio = addends(square, x) / look_up(context, builder, *tables["heights"], levels)
-            climbed = climbed_levels(context, builder, tables, levels, ratio)
-            levels = _advanced_by_pairs(*climbed, fine_uniforms(words, fraction), gap)
+            whole, y = climbed_levels(context, builder, tables, ratio)
+            levels = _advanced_by_pairs(levels + whole, y, fine_uniforms(words, fraction), gap)
             store(context, builder, *arrays["words"], j, words)
             store(context, builder, *arrays["levels"], j, levels)
         return context.get_dummy_value()
@@ -116,7 +116,7 @@ def cell_row(typingctx, scratch, length, gradient, limit, shared):  # type: igno
 
 
 def _units_in(cells: Vector) -> Vector:
-    """The weights of cells in units of e3m7, by `ordinal_code`: cheaper than a store for each in `observe`."""
+    """The weights of cells in units of e3m7, computed: cheaper than a store for each in `observe`."""
     code = (cells >> (LEVEL_BITS - 1)) & (cells | ~1)
     ordinals = (code ^ _SIGN) - _SIGN
     size = ordinals.largest(ordinals * -1)

@@ -72,12 +72,11 @@ class SquaresScratch(NamedTuple):
     words: NDArray[np.uint32]
     sums: NDArray[np.float32]
     """Heights V_c, or exact sums."""
-    levels: NDArray[np.int32]
     noted: NDArray[np.float32]
     """rate * value"""
     steps: NDArray[np.int32] | NDArray[np.float32]
-    advanced: NDArray[np.int32] | NDArray[np.float32]
-    """New levels, or addends of exact sums."""
+    added: NDArray[np.int32] | NDArray[np.float32]
+    """How many levels each goes up, or addends of exact sums."""
     risen: NDArray[np.uint32]
     """For each block of lanes a mask of the levels that go up."""
     pull: NDArray[np.float32] | None
@@ -88,8 +87,8 @@ def squares_scratch(longest: int, cell: np.dtype, *, pulled: bool = False) -> Sq
     """Scratch for rows of up to `longest` features over such cells; `pulled`: under a rule of tables.proximal."""
     size = padded(longest)
     steps = np.float32 if cell["weight"].kind == "f" else np.int32
-    news = np.int32 if "level" in (cell.names or ()) else np.float32
-    kinds = (np.uint32, np.float32, np.int32, np.float32, steps, news)
+    added = np.int32 if "level" in (cell.names or ()) else np.float32
+    kinds = (np.uint32, np.float32, np.float32, steps, added)
     arrays: list[Any] = spread_arrays(size, kinds)
     arrays += [np.zeros(size // LANES, np.uint32), np.zeros(size, np.float32) if pulled else None]
     made = SquaresScratch(*arrays)
@@ -115,9 +114,7 @@ def _note_sum(cells, rule, slot, scratch, j):
     if has_field(cells, "level"):
 
         def note_level(cells, rule, slot, scratch, j):
-            level = cells[slot].level
-            scratch.levels[j] = np.int32(level)
-            scratch.sums[j] = rule.sums.heights[level]
+            scratch.sums[j] = rule.sums.heights[cells[slot].level]
 
         return note_level
 
@@ -150,7 +147,7 @@ def _store_sums(table, rule, batch, row, scratch, square, shared):
     def store_exact(table, rule, batch, row, scratch, square, shared):
         for j in range(row.length):
             slot = batch.slots[row.start + j]
-            table.cells[slot].sum = table.cells[slot].sum + scratch.advanced[j]
+            table.cells[slot].sum = table.cells[slot].sum + scratch.added[j]
 
     return store_exact
 
@@ -158,8 +155,9 @@ def _store_sums(table, rule, batch, row, scratch, square, shared):
 @inlined
 def store_level(table, rule, batch, row, scratch, j, square, shared):
     slot = batch.slots[row.start + j]
-    level, new = np.int32(table.cells[slot].level), scratch.advanced[j]
-    if level != scratch.levels[j]:  # the slot has occurred in this row before, and went up
+    level = np.int32(table.cells[slot].level)
+    new = min(level + scratch.added[j], rule.sums.last)
+    if rule.sums.heights[level] != scratch.sums[j]:  # the slot has occurred in this row before, and went up
         x = feature_value(batch.values, row.start + j)
         new = advanced(rule.sums, level, square * x * x, fine_uniform(scratch.words[j], shared))
     table.cells[slot].level = np.uint8(new)

@@ -86,9 +86,9 @@ def rate_row(typingctx, sums, values, start, noted, length, square, lowest, alph
 
 @intrinsic
 def level_row(typingctx, scratch, values, start, length, square, sums, key, fraction):  # type: ignore[no-untyped-def]
-    """scratch.words drawn, scratch.advanced = the levels after adding square x^2, scratch.risen = where they went up.
+    """scratch.words drawn, scratch.added = how many levels square x^2 adds, scratch.risen = where it adds any.
 
-    For exact sums only scratch.advanced = square x^2.
+    For exact sums only scratch.added = square x^2.
     """
     f, u = types.float32, types.uint64
     signature = types.void(scratch, values, u, u, f, sums, u, f)
@@ -98,7 +98,7 @@ def level_row(typingctx, scratch, values, start, length, square, sums, key, frac
         arrays = fields_of(builder, signature.args[0], args[0])
         tables = fields_of(builder, signature.args[5], args[5])
         square, fraction = splat(builder, args[4]), splat(builder, args[7])
-        randomized = isinstance(arrays["advanced"][0].dtype, types.Integer)
+        randomized = isinstance(arrays["added"][0].dtype, types.Integer)
         with blocks(builder, length) as j:
             left = builder.sub(length, j)
             x = values_at(context, builder, signature.args[1], values, builder.add(start, j), left)
@@ -106,24 +106,20 @@ def level_row(typingctx, scratch, values, start, length, square, sums, key, frac
             if randomized:
                 words = random_words(builder, builder.trunc(j, I32), key)
                 store(context, builder, *arrays["words"], j, words)
-                levels = load(context, builder, *arrays["levels"], j, INTS)
                 ratio = result / load(context, builder, *arrays["sums"], j, FLOATS)
-                result = advanced_levels(context, builder, tables, levels, ratio, words, fraction)
-                risen = builder.and_(result.over(levels), inside(builder, left))
+                result = added_levels(context, builder, tables, ratio, words, fraction)
+                risen = builder.and_(result.over(0), inside(builder, left))
                 store_mask(context, builder, *arrays["risen"], j, risen)
-            store(context, builder, *arrays["advanced"], j, result)
+            store(context, builder, *arrays["added"], j, result)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-def advanced_levels(
-    context: Any, builder: Any, tables: Any, levels: Vector, ratio: Vector, words: Vector, fraction: Vector
-) -> Vector:
-    """The levels after adding `ratio` of their heights; `tables` are the fields of an Accumulator."""
-    below, y = climbed_levels(context, builder, tables, levels, ratio)
-    up = (fine_uniforms(words, fraction) * splat(builder, tables["gap"][1])).below(y)
-    return (below + up).smallest(splat(builder, tables["last"][1]))
+def added_levels(context: Any, builder: Any, tables: Any, ratio: Vector, words: Vector, fraction: Vector) -> Vector:
+    """How many levels go with `ratio` of a height; `tables` are the fields of an Accumulator."""
+    whole, y = climbed_levels(context, builder, tables, ratio)
+    return whole + (fine_uniforms(words, fraction) * splat(builder, tables["gap"][1])).below(y)
 
 
 def fine_uniforms(words: Vector, fraction: Vector) -> Vector:
@@ -131,12 +127,12 @@ def fine_uniforms(words: Vector, fraction: Vector) -> Vector:
     return ((words & 0xFFFF).to_floats() + fraction) * 2.0**-16
 
 
-def climbed_levels(context: Any, builder: Any, tables: Any, levels: Vector, ratio: Vector) -> tuple[Vector, Vector]:
-    """`climbed`, with addends given in ratio to heights."""
+def climbed_levels(context: Any, builder: Any, tables: Any, ratio: Vector) -> tuple[Vector, Vector]:
+    """`climbed` from level 0, with addends given in ratio to heights."""
     count = cgutils.alloca_once(builder, INTS)
     rest = cgutils.alloca_once(builder, FLOATS)
     _whole_levels(context, builder, tables, ratio.at_most(float(LARGEST_RATIO)), count, rest)
-    return levels + Vector(builder, builder.load(count)), Vector(builder, builder.load(rest))
+    return Vector(builder, builder.load(count)), Vector(builder, builder.load(rest))
 
 
 def _whole_levels(context: Any, builder: Any, tables: Any, r: Vector, count: Any, rest: Any) -> None:
