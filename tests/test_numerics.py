@@ -13,8 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lessram.errors import SpecError
+from lessram.jit import target_features
 from lessram.numerics import counter, fixed_point, random, rate, rounding
 from lessram.numerics.fixed_point import FixedPoint
+from lessram.numerics.machine import picker
 
 # Wrappers in plain Numba: the package's own functions exist only inside kernels.
 
@@ -273,3 +275,31 @@ def test_a_row_s_words_are_all_different():
     # word() is a bijection of the position for every key, so within one row no two features share their word.
     key = reference.row_key(1, 2)
     assert len({reference.word(position, key) for position in range(20_000)}) == 20_000
+
+
+# Bits picked from words -----------------------------------------------------------------------------------------------
+
+
+def picked(word: int, mask: int) -> int:
+    """The bits of `word` under `mask`, the lowest first, one by one."""
+    bits = [(word >> place) & 1 for place in range(64) if (mask >> place) & 1]
+    return sum(bit << place for place, bit in enumerate(bits))
+
+
+@pytest.mark.parametrize("by_instruction", [False, True])
+@pytest.mark.parametrize("mask", [0xFFE1, 1, 1 << 63, 0, 2**64 - 1, 0x5555_0000_FF00_A00A])
+def test_picked_bits(mask, by_instruction):
+    if by_instruction and "bmi2" not in target_features():
+        pytest.skip("this processor has no instruction for it")
+    pick = picker(mask, by_instruction)
+
+    @numba.njit
+    def pick_all(words, found):
+        for k in range(len(words)):
+            found[k] = pick(words[k])
+
+    words = np.random.default_rng(mask % 997).integers(0, 2**64, 100, dtype=np.uint64)
+    words[:2] = 0, 2**64 - 1
+    found = np.zeros_like(words)
+    pick_all(words, found)
+    assert found.tolist() == [picked(int(word), mask) for word in words]

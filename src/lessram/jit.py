@@ -37,7 +37,7 @@ __all__ = [
     "overloaded",
     "types",
 ]
-__all__ += ["target_features"]
+__all__ += ["target_features", "target_processor"]
 
 types: Any = core.types
 cgutils: Any = core.cgutils
@@ -93,6 +93,11 @@ def target_features() -> frozenset[str]:
     chosen = numba.config.CPU_FEATURES
     listed = binding.get_host_cpu_features().flatten() if chosen is None else chosen
     return frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
+
+
+def target_processor() -> str:
+    """The processor that is compiled for, by LLVM's name for it."""
+    return str(numba.config.CPU_NAME or binding.get_host_cpu_name())
 
 
 class _Locator(_CacheLocator):

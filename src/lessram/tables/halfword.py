@@ -15,8 +15,8 @@ weight, too, crosses from `observe` to `move`, where the vector pass computes wh
     prepare   scalar   the other prefetches
               vector   the sums that the levels stand for, as rates see them
               vector   the row's rates, from these sums and the row's squares
-              vector   levels advanced at random
-    move      vector   new cells: weight + step rounded at random to its grid
+    move      vector   levels advanced at random, behind the rates: the row waits for those
+              vector   new cells: weight + step rounded at random to its grid
               scalar   new cells stored
 
 A slot that occurs twice in a row: every occurrence takes its rate from the sum before the row. An occurrence that
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.accumulator import Accumulator, fine_uniform, fraction_of
-from lessram.numerics.machine import rarely
+from lessram.numerics.machine import picker, rarely
 from lessram.numerics.minifloat import E3M6, E3M7, Minifloat, rounded_sum
 from lessram.numerics.random import rounding_bits, shared_word
 from lessram.numerics.rounding import project
@@ -58,8 +58,22 @@ _CODE = LEVELS - 1
 """Bits 5 .. 0"""
 _ABOVE = LEVEL_BITS - 1
 """How far the even part of an ordinal in e3m7 is shifted."""
-_UNITS = np.concatenate([E3M7.units(np.arange(1024)), E3M7.units(np.arange(-1024, 0))])
-"""The weights by the 11 bits of their ordinals, in units of e3m7."""
+_WEIGHT = 0xFFE1
+"""The bits that say what a weight is: 15 .. 6, and 0 where 5 tells that it belongs there."""
+
+weight_code = picker(_WEIGHT)
+"""These bits of a cell, side by side."""
+
+
+def _units_by_code() -> NDArray[np.int16]:
+    """The weights by their codes, in units of e3m7."""
+    code = np.arange(1 << _WEIGHT.bit_count())
+    ordinals = (code >> 1) & (code | ~1)  # in two's complement of 11 bits
+    half = 1 << (15 - _ABOVE)
+    return E3M7.units((ordinals ^ half) - half).astype(np.int16)
+
+
+_UNITS = _units_by_code()
 
 
 class Halfword(NamedTuple):
@@ -75,7 +89,7 @@ class HalfwordRule(NamedTuple):
     rated: NDArray[np.float32]
     """The height of each level as rates see it."""
     units: NDArray[np.int16]
-    """The weight of each ordinal in e3m7, an ordinal being 11 bits in two's complement."""
+    """The weight of each code, in units of e3m7."""
     alpha: np.float32
     beta: np.float32
     limit: np.int32
@@ -112,7 +126,7 @@ def halfword_rule(alpha: float, beta: float, grid: Minifloat, radius: float | No
     return HalfwordRule(
         sums=six_bit_accumulator(),
         rated=rate_heights(),
-        units=_UNITS.astype(np.int16),
+        units=_UNITS,
         alpha=np.float32(alpha),
         beta=np.float32(beta),
         limit=np.int32(2 * limit),
@@ -125,7 +139,7 @@ def halfword_rule(alpha: float, beta: float, grid: Minifloat, radius: float | No
 
 def unpacked(cells: NDArray[np.uint16]) -> NDArray[np.float64]:
     """The weights of cells in units of e3m6, of which e3m7 has halves."""
-    return (_UNITS / 2)[(cells >> _ABOVE) & (cells | ~np.uint16(1))]  # as `ordinal_code`
+    return (_UNITS / 2)[((cells >> (_ABOVE - 1)) & ~np.uint16(1)) | (cells & 1)]  # as `weight_code`
 
 
 def packed(units: NDArray[Any], cells: NDArray[np.uint16]) -> NDArray[np.uint16]:
@@ -153,17 +167,11 @@ def _weighted(units, values, x):
 
 
 @inlined
-def ordinal_code(cell):
-    """The 11 bits of the weight's ordinal in e3m7: bits 15 .. 6, then bit 0 where bit 5 tells that it belongs there."""
-    return (cell >> np.uint64(_ABOVE)) & (cell | ~np.uint64(1))
-
-
-@inlined
 def observe_one(table, rule, batch, row, scratch, j):
     cell = np.uint64(table.cells[batch.slots[row.start + j]])
     x = feature_value(batch.values, row.start + j)
     scratch.cells[j] = np.int32(cell)
-    return weighted(rule.units[ordinal_code(cell)], batch.values, x)
+    return weighted(rule.units[weight_code(cell)], batch.values, x)
 
 
 @overloaded(observe)
@@ -195,10 +203,7 @@ def _prepare(table, rule, batch, row, scratch, square):
         values, start, length = batch.values, row.start, row.length
         alpha, beta = rule.alpha, rule.beta
         height_row(scratch, length, rule.rated)
-        reach = rate_row(scratch.sums, values, start, scratch.noted, length, s, lowest, alpha, beta)
-        fraction = fraction_of(shared_word(row.key))
-        pair_level_row(scratch, values, start, length, s, rule.sums, row.key, fraction)
-        return reach
+        return rate_row(scratch.sums, values, start, scratch.noted, length, s, lowest, alpha, beta)
 
     return prepare_halfwords
 
@@ -211,6 +216,7 @@ def _move(table, rule, batch, row, scratch, g, square):
     def move_halfwords(table, rule, batch, row, scratch, g, square):
         shared = shared_word(row.key)
         g, s = np.float32(g), np.float32(square)
+        pair_level_row(scratch, batch.values, row.start, row.length, s, rule.sums, row.key, fraction_of(shared))
         cell_row(scratch, row.length, g, rule.limit, np.uint32(shared >> np.uint64(48)))
         for j in range(row.length):
             slot = batch.slots[row.start + j]
@@ -235,7 +241,7 @@ def moved_again(rule, cell, scratch, j, g, addend, shared):
         level = advanced_by_pairs(rule.sums, level, addend, fine_uniform(own, shared))
     else:
         level = scratch.levels[j]
-    units = rule.units[ordinal_code(np.uint64(cell))]
+    units = rule.units[weight_code(np.uint64(cell))]
     rounded = rounded_sum(units, scratch.noted[j] * g, rounding_bits(own, shared), level >= np.int32(FIRST_HIGH))
     return packed_cell(project(rounded, rule.limit), level)
 
@@ -264,7 +270,7 @@ def _look(table, rule, batch, row):
             ask(table, batch, row.ahead + j)
             cell = np.uint64(table.cells[batch.slots[row.start + j]])
             x = feature_value(batch.values, row.start + j)
-            dot += weighted(rule.units[ordinal_code(cell)], batch.values, x)
+            dot += weighted(rule.units[weight_code(cell)], batch.values, x)
         return np.float64(dot)
 
     return look_halfwords

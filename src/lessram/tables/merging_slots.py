@@ -17,7 +17,7 @@ from lessram.numerics.merging import rounded_mean, sort_few
 from lessram.numerics.minifloat import rounded_quotient
 from lessram.numerics.six_bits import FIRST_HIGH, LEVELS
 from lessram.tables.flat import has_field, has_integer_weights
-from lessram.tables.halfword import ordinal_code, packed_cell
+from lessram.tables.halfword import packed_cell, weight_code
 from lessram.tables.table import is_table
 
 START, RESULT, REPLICAS = 0, 1, 2
@@ -140,7 +140,7 @@ def merge_halfword(grid, rule, block, j, word):
     for k in range(REPLICAS, block.shape[0]):
         note_level(rule, k, place_on_ladder(block[k, j]), before)
         if votes(rule, block, k, j):
-            total += np.int64(grid.units[ordinal_code(np.uint64(block[k, j]))])
+            total += np.int64(grid.units[weight_code(np.uint64(block[k, j]))])
             count += 1
     place = new_level(rule, before, word)
     level = place if place < _HIGH else place + place - _HIGH
