@@ -36,8 +36,9 @@ def draw_one(position, key):
 
 
 @numba.njit
-def step_row(noted, values, words, steps, length, rates, gradient, shared):
-    passes.step_row(noted, values, words, steps, np.uint64(length), rates, gradient, np.uint32(shared))
+def step_row(noted, rates, values, start, words, steps, length, gradient, shared):
+    start, length, shared = np.uint64(start), np.uint64(length), np.uint32(shared)
+    passes.step_row(noted, rates, values, start, words, steps, length, gradient, shared)
 
 
 @numba.njit
@@ -105,13 +106,12 @@ def lanes(seed: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return noted, values, rng.integers(0, 2**32, 304, dtype=np.uint32)
 
 
-def scales(noted: np.ndarray, values: np.ndarray, rates: object) -> np.ndarray:
-    """rate * value by the scalar functions."""
-    if rates is None:
+def rates_by_the_scalar_functions(noted: np.ndarray, rates: object) -> np.ndarray:
+    if rates is None or isinstance(rates, np.ndarray):
         return noted
     if isinstance(rates, tuple):
-        return np.array([exact_rate(rates[0], n, *rates[1:]) * x for n, x in zip(noted, values, strict=True)])
-    return noted * rates
+        return np.array([exact_rate(rates[0], n, *rates[1:]) for n in noted], np.float32)
+    return np.full_like(noted, rates)
 
 
 RATES = {
@@ -119,20 +119,26 @@ RATES = {
     "global": np.float32(0.037),
     "exact": (np.float32(0.3), np.float32(1), np.float32(0)),
     "floored": (np.float32(0.3), np.float32(0), np.float32(0.05)),
+    "pulled": np.linspace(-9, 9, 304, dtype=np.float32),
 }
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.float32], ids=["rounded", "floating"])
+@pytest.mark.parametrize("start", [None, 0, 7], ids=["ones", "values", "values of a later row"])
 @pytest.mark.parametrize("rates", RATES.values(), ids=RATES)
-def test_steps(rates, kind):
+def test_steps(rates, start, kind):
     noted, values, words = lanes()
-    g, shared = np.float32(-3.21), 0xBEEF
+    g, shared = np.float32(-321.123), 0xBEEF
     steps = np.zeros(304, kind)
-    step_row(noted, values, words, steps, 300, rates, g, shared)
-    expected = scales(noted, values, rates)[:300] * g
+    batch = None if start is None else np.concatenate([np.full(start, np.nan, np.float32), values])
+    step_row(noted, rates, batch, start or 0, words, steps, 300, g, shared)
+    expected = rates_by_the_scalar_functions(noted, rates)[:300] * (1 if start is None else values[:300]) * g
+    if isinstance(rates, np.ndarray):
+        expected -= rates[:300]
     if kind is np.int32:
         assert steps[:300].tolist() == [rounded(d, w, shared) for d, w in zip(expected, words, strict=False)]
-        assert len(set(steps.tolist())) > 20, "steps of many sizes, not all 0 or saturated"
+        sizes = 2 if start is None and isinstance(rates, np.float32) else 20
+        assert len(set(steps[:300].tolist())) >= sizes, "steps of many sizes, not all 0 or saturated"
     else:
         assert steps[:300].tobytes() == expected.tobytes()
 
@@ -142,7 +148,7 @@ def test_strange_steps_saturate_as_in_the_scalar_function():
     noted = np.array(strange).astype(np.float32)
     words = np.arange(16, dtype=np.uint32) * np.uint32(0x11111111)
     steps = np.zeros(16, np.int32)
-    step_row(noted, noted, words, steps, 16, None, np.float32(1), 7)
+    step_row(noted, None, None, 0, words, steps, 16, np.float32(1), 7)
     assert steps.tolist() == [rounded(d, w, 7) for d, w in zip(noted, words, strict=True)]
     assert steps[:3].tolist() == [-65536, 65536, -65536]
 

@@ -108,7 +108,7 @@ class AdaptiveScratch(NamedTuple):
     targets: NDArray[np.uint32]
     """its cell, or `NOWHERE`,"""
     noted: NDArray[np.float32]
-    """rate * value,"""
+    """its rate,"""
     steps: NDArray[np.int32]
     """and its step."""
     coded: NDArray[np.uint32]
@@ -193,27 +193,27 @@ def note_promoted(table, rule, batch, row, scratch):
     coded = np.uint64(0)
     for j in range(row.length):
         target = scratch.targets[j]
-        note(table.cells, rule, target, feature_value(batch.values, row.start + j), scratch, j)
+        note(table.cells, rule, target, scratch, j)
         scratch.coded[coded] = np.uint32(j)
         coded += np.uint64(target == np.uint32(NOWHERE))
     return coded
 
 
 @inlined
-def find_steps(row, scratch, g, shared):
+def find_steps(batch, row, scratch, g, shared):
     """scratch.steps = how far each weight of the row goes."""
     low = np.uint32(shared >> np.uint64(48))
-    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, None, g, low)
+    step_row(scratch.noted, None, batch.values, row.start, scratch.words, scratch.steps, row.length, g, low)
 
 
 @inlined
-def move_promoted(table, rule, row, scratch, g, shared):
+def move_promoted(table, rule, batch, row, scratch, g, shared):
     """Round all steps in vectors and add them."""
-    find_steps(row, scratch, g, shared)
+    find_steps(batch, row, scratch, g, shared)
     for j in range(row.length):
         move_one(table.cells, rule, scratch.targets[j], scratch.steps, j)
     if some_left(table.cells, rule, scratch.steps, row.length):
-        find_steps(row, scratch, g, shared)
+        find_steps(batch, row, scratch, g, shared)
         move_again(table.cells, rule, scratch.targets, _ZERO, scratch.steps, row.length)
     table.cells[NOWHERE].weight = np.int16(0)
     table.cells[NOWHERE].level = np.uint8(0)
@@ -260,7 +260,7 @@ def _move(table, rule, batch, row, scratch, g, square):
         shared = shared_word(row.key)
         draw_row(scratch.words, scratch.counting, row.length, row.key, shared)
         coded = note_promoted(table, rule, batch, row, scratch)
-        move_promoted(table, rule, row, scratch, g, shared)
+        move_promoted(table, rule, batch, row, scratch, g, shared)
         move_coded(table, rule, batch, row, scratch, g, shared, coded)
 
     return move_adaptive

@@ -12,7 +12,7 @@ code, so that comparisons between them are fair. A row takes three passes:
 
     observe   draw_row    vector   the random words of the row
               note        scalar   the rate state steps, the weight joins the dot product, the rate is
-                                   noted; every second cell far ahead is prefetched
+                                   noted unless it is one for all; every second cell far ahead is prefetched
     move      step_row    vector   rate * value * gradient, rounded at random to integers
               move_one    scalar   weight + step; the other cells far ahead are prefetched
               some_left   vector   whether a weight is beyond R (tables/moving.py)
@@ -105,42 +105,38 @@ def _product(cells, slot, values, x):
 # The rate state of one cell: what `note` writes down for the vector pass, and how `rates_of` reads it.
 
 
-def note(cells: Any, rule: Any, slot: Any, x: Any, scratch: Any, j: Any) -> None:
+def note(cells: Any, rule: Any, slot: Any, scratch: Any, j: Any) -> None:
     """Step the rate state of one cell and write down what its step depends on."""
     raise NotImplementedError("note() is for kernels")
 
 
 @overloaded(note)
-def _note(cells, rule, slot, x, scratch, j):
+def _note(cells, rule, slot, scratch, j):
     if has_field(cells, "level"):
 
-        def note_level(cells, rule, slot, x, scratch, j):
+        def note_level(cells, rule, slot, scratch, j):
             # A word, not a byte: it is an index next. The last level has no way up.
             level = np.uint64(cells[slot].level)
             level += steps_up(rule.thresholds[level], scratch.counting[j])
             cells[slot].level = np.uint8(level)
-            scratch.noted[j] = rule.rates[level] * x
+            scratch.noted[j] = rule.rates[level]
 
         return note_level
     if has_field(cells, "count"):
 
-        def note_count(cells, rule, slot, x, scratch, j):
+        def note_count(cells, rule, slot, scratch, j):
             rounds = cells[slot].count
             rounds = np.uint32(rounds + np.uint32(rounds != np.uint32(0xFFFFFFFF)))
             cells[slot].count = rounds
             scratch.noted[j] = np.float32(rounds)
-            scratch.values[j] = x
 
         return note_count
 
-    def note_value(cells, rule, slot, x, scratch, j):
-        scratch.noted[j] = x
-
-    return note_value
+    return lambda cells, rule, slot, scratch, j: None
 
 
 def rates_of(cells: Any, rule: Any, row: Any) -> Any:
-    """How the vector pass turns what was noted into rate * value (see `step_row`)."""
+    """How the vector pass turns what was noted into rates (see `step_row`)."""
     raise NotImplementedError("rates_of() is for kernels")
 
 
@@ -159,7 +155,7 @@ def observe_one(table, rule, batch, row, scratch, j):
     slot = batch.slots[row.start + j]
     x = feature_value(batch.values, row.start + j)
     term = product(table.cells, slot, batch.values, x)  # before the state beside it is stored: loads need not wait
-    note(table.cells, rule, slot, x, scratch, j)
+    note(table.cells, rule, slot, scratch, j)
     return term
 
 
@@ -193,11 +189,12 @@ def _observe(table, rule, batch, row, scratch):
 
 
 @inlined
-def find_steps(table, rule, row, scratch, g):
+def find_steps(table, rule, batch, row, scratch, g):
     """scratch.steps = how far each weight of the row goes."""
     shared = np.uint32(shared_word(row.key) >> np.uint64(48))
     rates = rates_of(table.cells, rule, row)
-    step_row(scratch.noted, scratch.values, scratch.words, scratch.steps, row.length, rates, np.float32(g), shared)
+    noted, words, steps = scratch.noted, scratch.words, scratch.steps
+    step_row(noted, rates, batch.values, row.start, words, steps, row.length, np.float32(g), shared)
 
 
 @overloaded(move)
@@ -206,7 +203,7 @@ def _move(table, rule, batch, row, scratch, g, square):
         return None
 
     def move_flat(table, rule, batch, row, scratch, g, square):
-        find_steps(table, rule, row, scratch, g)
+        find_steps(table, rule, batch, row, scratch, g)
         alone = row.length > FAR
         j = np.uint64(0)
         while j < row.length:
@@ -215,7 +212,7 @@ def _move(table, rule, batch, row, scratch, g, square):
             move_one(table.cells, rule, batch.slots[row.start + j], scratch.steps, j)
             j += _ONE
         if some_left(table.cells, rule, scratch.steps, row.length):
-            find_steps(table, rule, row, scratch, g)
+            find_steps(table, rule, batch, row, scratch, g)
             move_again(table.cells, rule, batch.slots, row.start, scratch.steps, row.length)
 
     return move_flat

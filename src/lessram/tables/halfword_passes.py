@@ -34,7 +34,8 @@ from lessram.numerics.vector import (
     splat,
     store,
 )
-from lessram.tables.squares_passes import addends, climbed_levels, fine_uniforms, values_at
+from lessram.tables.passes import values_at
+from lessram.tables.squares_passes import addends, climbed_levels, fine_uniforms
 
 _SIGN = 1 << (16 - LEVEL_BITS)
 """The highest of the 11 bits of an ordinal."""

@@ -77,19 +77,24 @@ def _rounded(delta: Vector, words: Vector, shared: Vector) -> Vector:
     return below.to_ints() + uniform.below(delta - below)
 
 
-@intrinsic
-def step_row(typingctx, noted, values, words, steps, length, rates, gradient, shared):  # type: ignore[no-untyped-def]
-    """steps[j] = rate[j] * value[j] * gradient, rounded where `steps` holds integers.
+def values_at(context: Any, builder: Any, kind: Any, values: Any, index: Any, left: Any) -> Vector | None:
+    """A batch's values from `index` on, of which `left` are the row's and the others 0; None where all are 1."""
+    return None if isinstance(kind, types.NoneType) else load_inside(context, builder, kind, values, index, left)
 
-    `rates` says what `noted` holds: None if rate * value already, a float if the value under this one
-    rate, a tuple (alpha, offset, floor) if an exact count, `values` then holding the values; an array if
-    rate * value again, the array then holding what is taken off each step.
-    `shared` is the low half of rounding_bits.
+
+@intrinsic
+def step_row(typingctx, noted, rates, values, start, words, steps, length, gradient, shared):  # type: ignore[no-untyped-def]
+    """steps[j] = rate[j] * values[start + j] * gradient, rounded where `steps` holds integers.
+
+    `rates` says what `noted` holds: None if the rates, a tuple (alpha, offset, floor) if exact counts, an array if the
+    rates again, the array then holding what is taken off each step. One rate for all is a float, and nothing is noted.
+    `values` are None where all are 1 or in the rates already. `shared` is the low half of rounding_bits.
     """
-    signature = types.void(noted, values, words, steps, types.uint64, rates, types.float32, types.uint32)
+    u = types.uint64
+    signature = types.void(noted, rates, values, u, words, steps, u, types.float32, types.uint32)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        noted, values, words, steps, length, rates, gradient, shared = args
+        noted, rates, values, start, words, steps, length, gradient, shared = args
         kinds = signature.args
         g, low = splat(builder, gradient), splat(builder, shared)
 
@@ -97,18 +102,18 @@ def step_row(typingctx, noted, values, words, steps, length, rates, gradient, sh
             return load(context, builder, kind, array, j, lanes)
 
         with blocks(builder, length) as j:
-            scale = row_of(kinds[0], noted, j, FLOATS)
-            if isinstance(kinds[5], types.Float):
-                scale = scale * splat(builder, rates)
-            elif isinstance(kinds[5], types.BaseTuple):
+            one_rate = isinstance(kinds[1], types.Float)
+            scale = splat(builder, rates) if one_rate else row_of(kinds[0], noted, j, FLOATS)
+            if isinstance(kinds[1], types.BaseTuple):
                 alpha, offset, floor = (splat(builder, builder.extract_value(rates, i)) for i in range(3))
-                scale = (alpha / (scale + offset).root()).at_least(floor) * row_of(kinds[1], values, j, FLOATS)
-            delta = scale * g
-            if isinstance(kinds[5], types.Array):
-                delta = delta - row_of(kinds[5], rates, j, FLOATS)
-            if isinstance(kinds[3].dtype, types.Integer):
-                delta = _rounded(delta, row_of(kinds[2], words, j, INTS), low)
-            store(context, builder, kinds[3], steps, j, delta)
+                scale = (alpha / (scale + offset).root()).at_least(floor)
+            x = values_at(context, builder, kinds[2], values, builder.add(start, j), builder.sub(length, j))
+            delta = (scale if x is None else scale * x) * g
+            if isinstance(kinds[1], types.Array):
+                delta = delta - row_of(kinds[1], rates, j, FLOATS)
+            if isinstance(kinds[5].dtype, types.Integer):
+                delta = _rounded(delta, row_of(kinds[4], words, j, INTS), low)
+            store(context, builder, kinds[5], steps, j, delta)
         return context.get_dummy_value()
 
     return signature, codegen

@@ -239,7 +239,8 @@ def _prepare(table, rule, batch, row, scratch, square):
 def find_steps(row, scratch, g, shared):
     """scratch.steps = how far each weight of the row goes."""
     low = np.uint32(shared >> np.uint64(48))
-    step_row(scratch.noted, scratch.noted, scratch.words, scratch.steps, row.length, scratch.pull, np.float32(g), low)
+    noted, pull, words, steps = scratch.noted, scratch.pull, scratch.words, scratch.steps
+    step_row(noted, pull, None, row.start, words, steps, row.length, np.float32(g), low)
 
 
 @overloaded(move)

@@ -27,21 +27,16 @@ from lessram.numerics.vector import (
     fields_of,
     inside,
     load,
-    load_inside,
     look_up,
     random_words,
     splat,
     store,
     store_mask,
 )
+from lessram.tables.passes import values_at
 
 LEAST_ROOTS = float(np.finfo(np.float32).tiny)
 """Keeps 0 / 0 away where nothing was added to a sum of 0."""
-
-
-def values_at(context: Any, builder: Any, kind: Any, values: Any, index: Any, left: Any) -> Vector | None:
-    """A batch's values from `index` on, of which `left` are the row's and the others 0; None where all are 1."""
-    return None if isinstance(kind, types.NoneType) else load_inside(context, builder, kind, values, index, left)
 
 
 def addends(square: Vector, x: Vector | None) -> Vector:

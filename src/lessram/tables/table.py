@@ -66,14 +66,14 @@ class Scratch(NamedTuple):
     counting: NDArray[np.uint64] | None
     """Random bits to count with, where cells count at random."""
     noted: NDArray[np.float32]
-    values: NDArray[np.float32]
+    """What rates depend on."""
     steps: NDArray[np.int32] | NDArray[np.float32]
 
 
 def scratch(longest: int, cell: np.dtype) -> Scratch:
     """Scratch for rows of up to `longest` features over such cells."""
     steps = np.float32 if cell["weight"].kind == "f" else np.int32
-    arrays: list[Any] = spread_arrays(padded(longest), (np.uint32, np.uint64, np.float32, np.float32, steps))
+    arrays: list[Any] = spread_arrays(padded(longest), (np.uint32, np.uint64, np.float32, steps))
     made = Scratch(*arrays)
     return made if "level" in (cell.names or ()) else made._replace(counting=None)
 
