@@ -21,21 +21,18 @@ CACHE_LINE = 64
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 
-INTO_L1 = target_processor().startswith("znver")
-"""Whether prefetched lines go to the first cache: on AMD's Zen 5 that is worth 2 to 6 % at 2^22 slots. Intel's
-processors have few buffers for lines on their way there, and tables with one small cell a line lose 20 %."""
-_READ, _CACHE, _DATA = _I32(0), _I32(3 if INTO_L1 else 2), _I32(1)  # operands of llvm.prefetch
+_READ, _INTO_L2, _DATA = _I32(0), _I32(2), _I32(1)  # operands of llvm.prefetch
 
 
 def _prefetch_address(builder: Any, address: Any) -> None:
     signature = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
-    builder.call(function, [address, _READ, _CACHE, _DATA])
+    builder.call(function, [address, _READ, _INTO_L2, _DATA])
 
 
 @intrinsic
 def prefetch(typingctx, array, index):  # type: ignore[no-untyped-def]
-    """Ask for `array[index]` to be brought near, long before it is used.
+    """Ask for `array[index]` to be brought into L2, long before it is used.
 
     An element that lies on two cache lines costs a whole memory latency if only its first line was
     asked for; for packed 3-byte cells that is one in 32, and asking for both is worth 1.5x at 2^27 slots.
