@@ -275,6 +275,102 @@ def test_an_early_end_waits_for_the_part_in_use(threads: int) -> None:
     assert len(begun) == len(done) < 10_000
 
 
+class Halves(Slow):
+    """A parser whose chunks come in two parts."""
+
+    def parse(self, chunk: Chunk, start: Place | None = None, *, tolerate: int = 0) -> ParsedPart:
+        part = super().parse(chunk, start, tolerate=tolerate)
+        if start is not None:
+            return part._replace(batch=part.batch._replace(labels=part.batch.labels + np.float32(0.5)))
+        return part._replace(stop=Place(0, chunk.start.offset, chunk.start.line + 1))
+
+
+class Rests:
+    """Uses parts and leaves something to be done, which must be done in order and alone."""
+
+    def __init__(self, trouble: float = -1) -> None:
+        self.used: list[float] = []
+        self.done: list[float] = []
+        self._alone, self._trouble = threading.Lock(), trouble
+
+    def use(self, part: ParsedPart) -> Callable[[], None]:
+        labels = part.batch.labels
+        self.used.append(float(labels[0]))
+        return lambda: self._finish(float(labels[0]))
+
+    def _finish(self, number: float) -> None:
+        assert self._alone.acquire(blocking=False)
+        time.sleep(0.0005)
+        self._alone.release()
+        if number == self._trouble:
+            raise DataError("found trouble in what was left")
+        assert number in self.used
+        self.done.append(number)
+
+
+@pytest.mark.parametrize("parser", [Slow, Halves])
+@pytest.mark.parametrize("threads", THREADS)
+def test_what_is_left_of_parts_is_done_in_order(threads: int, parser: Callable[[], Slow]) -> None:
+    rests = Rests()
+    for _ in Parts(Numbers(60), parser, tolerate=lambda: 0, threads=threads).use_in_turn(rests.use):
+        pass
+    parts = 1 if parser is Slow else 2
+    assert rests.used == rests.done == [number / parts for number in range(60 * parts)]
+
+
+@pytest.mark.parametrize("threads", THREADS[1:])
+def test_what_is_left_of_a_part_is_done_while_the_next_is_in_use(threads: int) -> None:
+    second_in_use, first_done = threading.Event(), threading.Event()
+
+    def finish() -> None:
+        assert second_in_use.wait(60)
+        first_done.set()
+
+    def use(part: ParsedPart) -> Callable[[], None] | None:
+        number = int(part.batch.labels[0])
+        if number == 1:
+            second_in_use.set()
+            assert first_done.wait(60)
+        return finish if number == 0 else None
+
+    for _ in in_turn(Numbers(3), threads, use):
+        pass
+    assert first_done.is_set()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_nothing_is_left_of_what_was_used_before_an_early_end(threads: int) -> None:
+    rests = Rests()
+    steps = in_turn(Numbers(10_000), threads, rests.use)
+    next(steps)
+    steps.close()
+    assert rests.used == rests.done == list(range(len(rests.used)))
+    assert len(rests.used) < 10_000
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_nothing_is_left_of_what_was_used_before_an_error(threads: int) -> None:
+    rests = Rests()
+
+    def use(part: ParsedPart) -> Callable[[], None]:
+        if part.batch.labels[0] == 20:
+            raise DataError("found trouble in use")
+        return rests.use(part)
+
+    with pytest.raises(DataError, match="found trouble in use"):
+        list(in_turn(Numbers(60), threads, use))
+    assert rests.used == rests.done == list(range(20))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_error_in_what_was_left_comes_out(threads: int) -> None:
+    rests = Rests(trouble=20)
+    with pytest.raises(DataError, match="found trouble in what was left"):
+        list(in_turn(Numbers(60), threads, rests.use))
+    assert rests.done[:20] == list(range(20))
+    assert len(rests.used) <= 21 + threads + 1
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_an_interrupt_in_the_one_who_uses_the_parts(tmp_path: Path, threads: int) -> None:
     path = tmp_path / "0.svm"

@@ -7,6 +7,8 @@ chunks, and each chunk gives exactly the rows that one thread would have found i
 number of threads.
 
 To use a part may be to learn from it (`Parts.use_in_turn`), or to hand it to somebody who iterates over `Parts`.
+Learning goes on one row after another, and is what all wait for; so what a use can leave for later, such as scoring, is
+done in turn as well, but by another thread while the next part is in use.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -24,7 +27,9 @@ from lessram.data.source import Place, TextBuffer
 NEWS = 0.05
 """Seconds between two looks at how far the threads are."""
 
-Use = Callable[[ParsedPart], None]
+Rest = Callable[[], None]
+Use = Callable[[ParsedPart], Rest | None]
+"""Uses a part; returns what is left to be done with it, if something is."""
 
 
 class Chunks(Protocol):
@@ -65,7 +70,7 @@ class Parts:
         """
         if self._threads == 1:
             for part in self._in_this_thread():
-                use(part)
+                use_wholly(use, part)
                 yield
             return
         ended = threading.Event()
@@ -95,6 +100,13 @@ class Parts:
         desks = [_Desk(TextBuffer(), self._parser)]
         desks += [_Desk(TextBuffer(), self._make_parser()) for _ in range(threads)]
         return _Turns(self._chunks, desks, self._tolerate, use, at_end, threads)
+
+
+def use_wholly(use: Callable[..., Rest | None], *what: Any) -> None:
+    """Use something and leave nothing to be done."""
+    rest = use(*what)
+    if rest is not None:
+        rest()
 
 
 def _parts_of(chunk: Any, parser: Parser, tolerate: Callable[[], int]) -> Iterator[ParsedPart]:
@@ -151,6 +163,8 @@ class _Parsed(NamedTuple):
     desk: _Desk
     parts: Iterator[ParsedPart]
     """The first of them is parsed already."""
+    stop: Place
+    """Where the last of them ends."""
 
 
 class _End(NamedTuple):
@@ -162,9 +176,10 @@ class _End(NamedTuple):
 class _Turns:
     """Threads that parse at the same time and use what they found one after another.
 
-    A thread that looks for work uses the chunk whose turn it is, if it is parsed and no other is in use; else it reads
-    and parses the next one, if a desk is free. So nobody waits while there is work, and whoever uses goes on using
-    while there is something to use, with what is learned in the cache of its core.
+    A thread that looks for work uses the chunk whose turn it is, if it is parsed and no other is in use; else it does
+    what is left of one that was used; else it reads and parses the next one, if a desk is free. So nobody waits while
+    there is work, and whoever uses goes on using while there is something to use, with what is learned in the cache of
+    its core.
     """
 
     def __init__(
@@ -182,6 +197,8 @@ class _Turns:
         self._free = desks
         self._next, self._reading = 0, False
         self._turn, self._using = 0, False
+        self._rests: deque[tuple[Rest, _Desk]] = deque()
+        self._resting = False
         self._ready: dict[int, _Parsed | _End] = {}
         self._stopped = False
         self._error: BaseException | None = None
@@ -200,6 +217,7 @@ class _Turns:
         # memory.
         with self._changed:
             self._changed.wait_for(lambda: not self._using)
+        self._do_rests()
 
     def stop(self) -> None:
         """No more chunks will be read and no more parts used."""
@@ -223,6 +241,9 @@ class _Turns:
                 if self._turn in self._ready and not self._using:
                     self._using = True
                     return partial(self._use_up, self._ready.pop(self._turn))
+                if self._rests and not self._resting:
+                    self._resting = True
+                    return partial(self._do_rest, *self._rests.popleft())
                 if self._free and not self._reading:
                     self._reading, number = True, self._next
                     self._next += 1
@@ -240,7 +261,7 @@ class _Turns:
                     self._reading = False
                     self._changed.notify_all()
                 parts = _parts_of(chunk, desk.parser, self._tolerate)
-                result = _Parsed(desk, itertools.chain([next(parts)], parts))
+                result = _Parsed(desk, itertools.chain([next(parts)], parts), chunk.stop)
         except BaseException as error:
             result = _End(error)
         with self._changed:
@@ -248,24 +269,61 @@ class _Turns:
             self._changed.notify_all()
 
     def _use_up(self, result: _Parsed | _End) -> None:
-        """Use a chunk whose turn it is; its desk becomes free."""
-        end = result if isinstance(result, _End) else self._use_parts(result.parts)
-        if end is not None:
-            self._error = end.error
-            self.stop()
-            self._at_end()
+        """Use a chunk whose turn it is; its desk becomes free when nothing is left to be done."""
+        rest: Rest | None = None
+        try:
+            if isinstance(result, _Parsed):
+                rest = self._use_parts(result)
+            else:
+                self._do_rests()
+                self._end(result.error)
+        except BaseException as error:
+            self._end(error)
         with self._changed:
             self._turn, self._using = self._turn + 1, False
             if isinstance(result, _Parsed):
-                self._free.append(result.desk)
+                if rest is None:
+                    self._free.append(result.desk)
+                else:
+                    self._rests.append((rest, result.desk))
             self._changed.notify_all()
 
-    def _use_parts(self, parts: Iterator[ParsedPart]) -> _End | None:
-        try:
-            for part in parts:
-                if self._stopped:
-                    break
-                self._use(part)
-        except BaseException as error:
-            return _End(error)
+    def _use_parts(self, result: _Parsed) -> Rest | None:
+        """Use all parts; returns the rest of the last. The others are parsed into the same arrays and cannot wait."""
+        for part in result.parts:
+            if self._stopped:
+                break
+            rest = self._use(part)
+            if rest is not None:
+                if part.stop == result.stop:
+                    return rest
+                self._do_rests()
+                rest()
         return None
+
+    def _do_rests(self) -> None:
+        """Do all that is left of earlier chunks."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._resting)
+                if not self._rests:
+                    return
+                self._resting = True
+                rest, desk = self._rests.popleft()
+            self._do_rest(rest, desk)
+
+    def _do_rest(self, rest: Rest, desk: _Desk) -> None:
+        try:
+            rest()
+        except BaseException as error:
+            self._end(error)
+        with self._changed:
+            self._resting = False
+            self._free.append(desk)
+            self._changed.notify_all()
+
+    def _end(self, error: BaseException | None) -> None:
+        """Nothing more will be used: there is nothing more, or this went wrong."""
+        self._error = self._error or error
+        self.stop()
+        self._at_end()

@@ -12,7 +12,7 @@ from lessram.data.batch import Batch
 from lessram.data.cache import Cache
 from lessram.data.formats import Choices, Form, Reading, Stream, TableStream
 from lessram.data.parsing import BadLine
-from lessram.data.pipeline import Parts
+from lessram.data.pipeline import Parts, Rest, use_wholly
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
 from lessram.data.source import Place, as_paths
@@ -132,23 +132,23 @@ class BatchReader:
                 return part.batch, self.position
         raise StopIteration
 
-    def use_in_turn(self, use: Callable[[Batch, Position], None]) -> Generator[None]:
+    def use_in_turn(self, use: Callable[[Batch, Position], Rest | None]) -> Generator[None]:
         """Have every batch used, in order; yields from time to time.
 
-        Several threads use the batches themselves, one after another: faster than iterating.
+        Several threads use the batches themselves, one after another: faster than iterating. What `use` returns is
+        called in order, too, maybe by another thread while the next batch is in use.
         Everything of this object may be looked at meanwhile, but changes.
         """
 
-        def use_part(part: ParsedPart) -> None:
+        def use_part(part: ParsedPart) -> Rest | None:
             self._account(part)
-            if part.batch.rows:
-                use(part.batch, self.position)
+            return use(part.batch, self.position) if part.batch.rows else None
 
         if isinstance(self._parts, Parts):
             yield from self._parts.use_in_turn(use_part)
             return
         for part in self._parts:
-            use_part(part)
+            use_wholly(use_part, part)
             yield
 
     def _account(self, part: ParsedPart) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
+from lessram.data.pipeline import Rest
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.model.model import Described, Model
@@ -33,22 +35,22 @@ def scores_of(model: Model) -> Scores:
     return Scores(**model.scores)
 
 
-def scored_learning(learner: Learner, ahead: NDArray[np.float64] | None = None) -> Callable[[Batch], None]:
-    """What learns a batch, scoring each row before it is learned.
+def scored_learning(learner: Learner, ahead: NDArray[np.float64] | None = None) -> Callable[[Batch], Rest]:
+    """What learns a batch and returns what scores its rows by the margins that were predicted before.
 
     `ahead`: margins by which the first rows are scored instead, also predicted before their labels were seen.
     """
     scores = scores_of(learner.model)
     loss = Loss[learner.model.spec.loss]
 
-    def learn(batch: Batch) -> None:
+    def learn(batch: Batch) -> Rest:
         nonlocal ahead
         margins = learner.learn(batch, trusted=True)
         if ahead is not None:
             known = min(len(ahead), batch.rows)
             margins[:known] = ahead[:known]
             ahead = ahead[known:] if known < len(ahead) else None
-        scores.add(margins, batch, loss)
+        return partial(scores.add, margins, batch, loss)
 
     return learn
 
@@ -57,7 +59,8 @@ def progressive(learner: Learner, places: Places) -> Iterator[Any]:
     """Learn all batches, scoring each row before it is learned; yields the place behind each batch."""
     learn = scored_learning(learner)
     for batch, place in places:
-        learn(batch)
+        score = learn(batch)
+        score()
         yield place
 
 

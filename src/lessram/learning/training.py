@@ -16,6 +16,7 @@ import msgspec
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache, DamagedCache, Key
 from lessram.data.formats import COMPRESSED, Form, Reading, Stream
+from lessram.data.pipeline import Rest, use_wholly
 from lessram.data.reader import BatchReader, Position, Report
 from lessram.data.remote import is_url
 from lessram.data.schema import MISSING_COLUMN
@@ -207,8 +208,8 @@ class Training:
     def _steps(self, reader: BatchReader) -> Generator[None]:
         """Learn a pass; yields from time to time."""
         # A later pass has seen the labels: only the first is scored.
-        self._learn = (
-            scored_learning(self.learner) if self.pass_number == 0 else partial(self.learner.learn, trusted=True)
+        self._learn: Callable[[Batch], Rest | None] = (
+            scored_learning(self.learner) if self.pass_number == 0 else self._learn_unscored
         )
         first = auto_choice.FirstExamples[Position]()
         use = partial(self._look_ahead, first) if self._choosing else self._use
@@ -217,24 +218,33 @@ class Training:
             self._begin(first)
             yield
 
-    def _use(self, batch: Batch, place: Position) -> None:
-        self._learn(batch)
+    def _learn_unscored(self, batch: Batch) -> None:
+        self.learner.learn(batch, trusted=True)
+
+    def _use(self, batch: Batch, place: Position) -> Rest | None:
+        """Learn a batch; what scores it may wait, except for a checkpoint."""
+        if not self.plan.checkpoint:
+            score = self._learn(batch)
+            self.position = place
+            return score
+        use_wholly(self._learn, batch)
         self.position = place
         self._save_if_due()
+        return None
 
     def _save_if_due(self) -> None:
         if self.plan.checkpoint and self.model.examples - self._saved_at >= self.plan.checkpoint_every:
             self.save_checkpoint()
             self._saved_at = self.model.examples
 
-    def _look_ahead(self, first: auto_choice.FirstExamples[Position], batch: Batch, place: Position) -> None:
+    def _look_ahead(self, first: auto_choice.FirstExamples[Position], batch: Batch, place: Position) -> Rest | None:
         """Keep batches until there are enough to choose by."""
         if not self._choosing:
-            self._use(batch, place)
-            return
+            return self._use(batch, place)
         first.keep(batch, place)
         if first.enough:
             self._begin(first)
+        return None
 
     def _begin(self, first: auto_choice.FirstExamples[Position]) -> None:
         """Choose by the first examples, then learn them."""
@@ -246,16 +256,16 @@ class Training:
             self.learner = Learner(self.model)
             self._learn = scored_learning(self.learner, choice.margins)
         for batch, place in first.hand_out():
-            self._learn(batch)
+            use_wholly(self._learn, batch)
             self.position = place
         self._save_if_due()  # not before: what they are scored by is in no checkpoint
 
-    def _shuffled(self, reader: BatchReader, use: Callable[[Batch, Position], None]) -> Generator[None]:
+    def _shuffled(self, reader: BatchReader, use: Callable[[Batch, Position], Rest | None]) -> Generator[None]:
         # Salted by the number of examples: every pass has an order of its own.
         shuffler = Shuffler(self.plan.shuffle, self.model.spec.seed, self.model.examples)
         for batch, place in shuffler.stream(reader):
             self.buffer_bytes = max(self.buffer_bytes, shuffler.nbytes)
-            use(batch, place)
+            use_wholly(use, batch, place)
             yield
 
     def _share(self) -> float | None:
