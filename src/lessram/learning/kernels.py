@@ -79,8 +79,8 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
         if objective.loss != _LOGISTIC:
             observe(table, rule, batch, row, scratch)
         square = bounded(slope * slope * weight)
-        square_seen = bounded(square * inverse * inverse)
-        reach = prepare(table, rule, batch, row, scratch, square_seen) * inverse * inverse
+        square_seen = bounded(over_squared_scale(square, inverse))
+        reach = over_squared_scale(prepare(table, rule, batch, row, scratch, square_seen), inverse)
         intercept_rate = step_intercept_state(scalars, rule, objective, example, square)
         if objective.invariant:
             reach += intercept_rate
@@ -125,6 +125,14 @@ def downhill(gradient, inverse, step):
     if rarely(not abs(gradient * inverse) <= LARGEST_GRADIENT):
         g = -bounded(gradient * inverse) * (1.0 / step)
     return g
+
+
+@inlined
+def over_squared_scale(x, inverse):
+    """x / scale^2. Rows wait for these products, and data of ones need none."""
+    if rarely(inverse != 1.0):
+        x = x * inverse * inverse
+    return x
 
 
 @inlined
