@@ -31,6 +31,11 @@ def any_outside(numbers, length, limit):
 
 
 @numba.njit
+def mark_equal(numbers, length, value, masks):
+    passes.mark_equal(numbers, np.uint64(length), np.uint32(value), masks)
+
+
+@numba.njit
 def draw_one(position, key):
     return random.word(np.uint32(position), np.uint64(key))
 
@@ -92,6 +97,19 @@ def test_any_outside(length, limit):
             assert any_outside(numbers, length, limit)
             numbers[place] = inside
     assert not any_outside(numbers, length, limit)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint64])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_marks(length, kind):
+    numbers = np.random.default_rng(length).integers(0, 3, padded(length) + LANES).astype(np.uint32)
+    masks = np.zeros(8 * (padded(length) // 128 + 1), np.uint16)
+    masks[padded(length) // LANES :] = 0xABCD
+    mark_equal(numbers, length, 2, masks.view(kind))
+    found = ((masks[:, None] >> np.arange(LANES)) & 1)[: padded(length) // LANES].ravel()
+    assert found[:length].tolist() == (numbers[:length] == 2).tolist()
+    assert not found[length:].any(), "lanes behind the row are not marked"
+    assert np.all(masks[padded(length) // LANES :] == 0xABCD), "nothing is written behind the last block"
 
 
 def test_padded_lengths_are_whole_blocks():

@@ -279,10 +279,13 @@ def store_inside(
 
 
 def store_mask(context: Any, builder: Any, array_type: Any, array: Any, index: Any, mask: Any) -> None:
-    """array[index // 16] = the mask of the block that begins at `index`, its first lane in the lowest bit."""
-    bits = builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I32)
-    data = context.make_array(array_type)(context, builder, array).data
-    builder.store(bits, builder.gep(data, [builder.udiv(index, I64(LANES))]))
+    """The lanes of the block that begins at `index`, a bit each and the first one lowest, in a row's mask.
+
+    The array may be of one number a block (uint16), or of more than one block's.
+    """
+    bits = ir.IntType(LANES)
+    data = builder.bitcast(context.make_array(array_type)(context, builder, array).data, bits.as_pointer())
+    builder.store(builder.bitcast(mask, bits), builder.gep(data, [builder.udiv(index, I64(LANES))]))
 
 
 @contextmanager

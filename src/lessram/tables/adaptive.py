@@ -15,7 +15,8 @@ A row takes these passes:
               scalar   the cell of each feature is found and joins the dot product; lines far ahead, and cells not so
                        far ahead, are prefetched
     move      vector   the random words of the row
-              scalar   promoted features: counters step, rates are looked up; the others are listed
+              scalar   promoted features: counters step, rates are looked up
+              vector   a mask of the others
               vector   all steps, rounded at random to integers
               scalar   promoted features: weight + step
               scalar   the others: counter, rate, and the new code; promotion is rare
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, kernel, overloaded, types
 from lessram.numerics.counter import Counter, steps_up
 from lessram.numerics.machine import prefetch
+from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import rounding_bits, shared_word, uniform
 from lessram.numerics.rate import rates_by_level
 from lessram.numerics.rounding import project, random_round
@@ -48,7 +50,7 @@ from lessram.tables.book import Index, index_of, is_inside, rounded_code
 from lessram.tables.flat import note
 from lessram.tables.memory import spread_arrays
 from lessram.tables.moving import add_step, move_again, move_one, some_left
-from lessram.tables.passes import draw_row, step_row
+from lessram.tables.passes import draw_row, mark_equal, step_row
 from lessram.tables.slabs import START, TOP, promote
 from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
 
@@ -58,7 +60,7 @@ LARGEST_CACHED = 1 << 18
 """Cells of a pool that stays in L2 without being asked for: 768 kB. Asking costs up to a nanosecond a feature."""
 NOWHERE = np.uint64(START - 1)
 """A cell that no code means: for features without one, and 0 again after every row."""
-_ONE, _ZERO, _FIRST = np.uint64(1), np.uint64(0), np.uint64(FIRST_SLOT)
+_ONE, _ZERO, _FIRST, _WORD = np.uint64(1), np.uint64(0), np.uint64(FIRST_SLOT), np.uint64(64)
 _BLOCK_OF_PLACE = np.uint64(6)
 
 
@@ -111,8 +113,8 @@ class AdaptiveScratch(NamedTuple):
     """its rate,"""
     steps: NDArray[np.int32]
     """and its step."""
-    coded: NDArray[np.uint32]
-    """The positions in the row of features without a cell."""
+    coded: NDArray[np.uint64]
+    """A mask of the features without a cell."""
 
 
 def adaptive_rule(book: NDArray[np.void], counter: Counter, alpha: float, limit: np.int32, step: float) -> AdaptiveRule:
@@ -124,8 +126,9 @@ def adaptive_rule(book: NDArray[np.void], counter: Counter, alpha: float, limit:
 
 def adaptive_scratch(longest: int) -> AdaptiveScratch:
     """Scratch for rows of up to `longest` features."""
-    kinds = (np.uint32, np.uint64, np.uint32, np.uint32, np.uint32, np.uint32, np.float32, np.int32, np.uint32)
+    kinds = (np.uint32, np.uint64, np.uint32, np.uint32, np.uint32, np.uint32, np.float32, np.int32)
     arrays: list[Any] = spread_arrays(padded(longest), kinds)
+    arrays.append(np.zeros(longest // int(_WORD) + 1, np.uint64))
     return AdaptiveScratch(*arrays)
 
 
@@ -188,15 +191,11 @@ def counted(rule, level, bits):
 
 
 @inlined
-def note_promoted(table, rule, batch, row, scratch):
-    """Step the counters of promoted features, note their rates, and list the others; returns how many these are."""
-    coded = np.uint64(0)
+def note_promoted(table, rule, row, scratch):
+    """Step the counters of promoted features, note their rates, and mark the others."""
     for j in range(row.length):
-        target = scratch.targets[j]
-        note(table.cells, rule, target, scratch, j)
-        scratch.coded[coded] = np.uint32(j)
-        coded += np.uint64(target == np.uint32(NOWHERE))
-    return coded
+        note(table.cells, rule, scratch.targets[j], scratch, j)
+    mark_equal(scratch.targets, row.length, np.uint32(NOWHERE), scratch.coded)
 
 
 @inlined
@@ -233,21 +232,32 @@ def leave_code(table, rule, place, level, delta, bits):
 
 
 @inlined
-def move_coded(table, rule, batch, row, scratch, g, shared, length):
+def move_coded(table, rule, batch, row, scratch, g, shared):
+    """The features without a cell, one after another."""
+    for word in range((row.length + (_WORD - _ONE)) // _WORD):
+        first = word * _WORD
+        left = scratch.coded[word]
+        if row.length - first < _WORD:
+            left &= (_ONE << (row.length - first)) - _ONE  # behind the row stands what was a longer one's
+        while left != _ZERO:
+            move_code(table, rule, batch, row, scratch, first + trailing_zeros(left), g, shared)
+            left &= left - _ONE
+
+
+@inlined
+def move_code(table, rule, batch, row, scratch, j, g, shared):
     """Count, take the rate, and round to the list of the new level."""
-    for k in range(length):
-        j = np.uint64(scratch.coded[k])
-        place = np.uint64(scratch.places[j])
-        bits = rounding_bits(scratch.words[j], shared)
-        cell = cell_of(table, place)
-        level = counted(rule, table.cells[cell].level, scratch.counting[j])
-        delta = rule.rates[level] * feature_value(batch.values, row.start + j) * g
-        value = np.float64(table.cells[cell].weight) + np.float64(delta)
-        if (cell < np.uint64(START)) & is_inside(rule.lists, level, value):
-            chance = np.float64(uniform(bits))
-            table.codes[place] = rounded_code(table.cells, rule.lists, level, value, chance)
-        else:
-            leave_code(table, rule, place, level, delta, bits)
+    place = np.uint64(scratch.places[j])
+    bits = rounding_bits(scratch.words[j], shared)
+    cell = cell_of(table, place)
+    level = counted(rule, table.cells[cell].level, scratch.counting[j])
+    delta = rule.rates[level] * feature_value(batch.values, row.start + j) * g
+    value = np.float64(table.cells[cell].weight) + np.float64(delta)
+    if (cell < np.uint64(START)) & is_inside(rule.lists, level, value):
+        chance = np.float64(uniform(bits))
+        table.codes[place] = rounded_code(table.cells, rule.lists, level, value, chance)
+    else:
+        leave_code(table, rule, place, level, delta, bits)
 
 
 @overloaded(move)
@@ -259,9 +269,9 @@ def _move(table, rule, batch, row, scratch, g, square):
         g = np.float32(g)
         shared = shared_word(row.key)
         draw_row(scratch.words, scratch.counting, row.length, row.key, shared)
-        coded = note_promoted(table, rule, batch, row, scratch)
+        note_promoted(table, rule, row, scratch)
         move_promoted(table, rule, batch, row, scratch, g, shared)
-        move_coded(table, rule, batch, row, scratch, g, shared, coded)
+        move_coded(table, rule, batch, row, scratch, g, shared)
 
     return move_adaptive
 

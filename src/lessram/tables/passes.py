@@ -30,6 +30,7 @@ from lessram.numerics.vector import (
     random_words,
     splat,
     store,
+    store_mask,
 )
 
 
@@ -114,6 +115,23 @@ def step_row(typingctx, noted, rates, values, start, words, steps, length, gradi
             if isinstance(kinds[5].dtype, types.Integer):
                 delta = _rounded(delta, row_of(kinds[4], words, j, INTS), low)
             store(context, builder, kinds[5], steps, j, delta)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def mark_equal(typingctx, numbers, length, value, masks):  # type: ignore[no-untyped-def]
+    """masks = for each block of a row, where numbers[j] (uint32) is `value`."""
+    signature = types.void(numbers, types.uint64, types.uint32, masks)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        numbers, length, value, masks = args
+        wanted = splat(builder, value).value
+        with blocks(builder, length) as j:
+            found = load(context, builder, signature.args[0], numbers, j, INTS).value
+            here = builder.and_(builder.icmp_unsigned("==", found, wanted), inside(builder, builder.sub(length, j)))
+            store_mask(context, builder, signature.args[3], masks, j, here)
         return context.get_dummy_value()
 
     return signature, codegen

@@ -77,7 +77,7 @@ class SquaresScratch(NamedTuple):
     steps: NDArray[np.int32] | NDArray[np.float32]
     added: NDArray[np.int32] | NDArray[np.float32]
     """How many levels each goes up, or addends of exact sums."""
-    risen: NDArray[np.uint32]
+    risen: NDArray[np.uint16]
     """For each block of lanes a mask of the levels that go up."""
     pull: NDArray[np.float32] | None
     """What is taken off each step, under rules of tables.proximal."""
@@ -90,7 +90,7 @@ def squares_scratch(longest: int, cell: np.dtype, *, pulled: bool = False) -> Sq
     added = np.int32 if "level" in (cell.names or ()) else np.float32
     kinds = (np.uint32, np.float32, np.float32, steps, added)
     arrays: list[Any] = spread_arrays(size, kinds)
-    arrays += [np.zeros(size // LANES, np.uint32), np.zeros(size, np.float32) if pulled else None]
+    arrays += [np.zeros(size // LANES, np.uint16), np.zeros(size, np.float32) if pulled else None]
     made = SquaresScratch(*arrays)
     made.sums[:] = 1.0  # lanes behind a row divide by this
     return made
