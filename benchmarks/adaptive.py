@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import adaptive_memory
 import numpy as np
@@ -38,7 +38,8 @@ FLAT = {"weights": "q2.13", "rates": "morris8"}
 STANDARD = {"weights": "adaptive"}
 AUTO = {"weights": "adaptive", "codebook": "auto"}
 METHODS = {"64-bit control": CONTROL, "flat 24-bit": FLAT, "adaptive": STANDARD, "adaptive, auto": AUTO}
-ALPHAS = {"long tail": 0.2, "criteo": 0.1, "film reviews": 0.3}
+ALPHAS = tuple(2.0 ** (k / 4) for k in range(-18, 5))
+"""Learning rates, 0.04 to 2, from which each stream takes the one that is best for the 64-bit control."""
 GAMMAS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 LARGEST_FIELDS = {22: 1_070_000, 27: 43_300_000}
 """Values of the largest of 40 fields whose features nearly fill so many slots, as a power of two."""
@@ -46,16 +47,25 @@ FRACTIONS = (5, 6, 7, 8, 9, 11, 13)
 console = Console(width=130)
 
 
-class Stream:
-    """The rows of a set in memory."""
+class Stream(NamedTuple):
+    """The rows of a set in memory, and the learning rate of all methods on it."""
 
-    def __init__(self, name: str, slots: int, batch: Batch) -> None:
-        self.name, self.slots, self.batch = name, slots, batch
+    name: str
+    slots: int
+    batch: Batch
+    alpha: float = ALPHAS[0]
 
     def hashed(self, slots: int) -> Stream:
         """The same features in another number of slots."""
         spread = self.batch.slots.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)
-        return Stream(self.name, slots, self.batch._replace(slots=(spread % np.uint64(slots)).astype(np.uint32)))
+        return self._replace(
+            slots=slots, batch=self.batch._replace(slots=(spread % np.uint64(slots)).astype(np.uint32))
+        )
+
+    def tuned(self) -> Stream:
+        """With the learning rate that is best for the 64-bit control."""
+        rates = [self._replace(alpha=alpha) for alpha in ALPHAS]
+        return min(rates, key=lambda stream: learned(stream, 0, **CONTROL)[1])
 
 
 def streams(chosen: argparse.Namespace) -> Iterator[Stream]:
@@ -64,19 +74,19 @@ def streams(chosen: argparse.Namespace) -> Iterator[Stream]:
     tail = LongTail(largest=rows // 2)
     batch = tail.draw(rows)
     _, dense = np.unique(batch.slots, return_inverse=True)
-    yield Stream("long tail", int(dense.max()) + 1, batch._replace(slots=dense.astype(np.uint32)))
+    yield Stream("long tail", int(dense.max()) + 1, batch._replace(slots=dense.astype(np.uint32))).tuned()
     with tempfile.TemporaryDirectory() as folder:
         for name in ("criteo", "reviews"):
             found: DataSet | None = SETS[name](Path(folder), 50_000 if chosen.quick else None)
             if found is None:
                 console.print(f"[yellow]the data of {name} are absent[/]")
                 continue
-            yield Stream(found.name, found.slots, found.batch)
+            yield Stream(found.name, found.slots, found.batch).tuned()
 
 
 def learned(stream: Stream, seed: int, **choices: Any) -> tuple[Learner, float]:
     """A learner that went over a stream once, and its progressive log-loss."""
-    learner = Learner(Spec(slots=stream.slots, alpha=ALPHAS[stream.name], seed=seed, **choices))
+    learner = Learner(Spec(slots=stream.slots, alpha=stream.alpha, seed=seed, **choices))
     scores = Scores.new()
     scores.add(learner.learn(stream.batch, trusted=True), stream.batch, Loss.logistic)
     assert scores.log_loss is not None
@@ -89,6 +99,7 @@ def over_seeds(stream: Stream, seeds: int, **choices: Any) -> dict[str, Any]:
     model = runs[0][0].model
     return {
         "slots": stream.slots,
+        "alpha": stream.alpha,
         "bits_per_slot": model.bits_per_slot,
         "table_bytes": model.table_bytes,
         "log_loss": fmean(losses),
@@ -111,7 +122,7 @@ def run_loss(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
             control = control or found["log_loss"]
             found["added"] = found["log_loss"] / control - 1
             shown = [f"{found['bits_per_slot']:.2f}", f"{found['log_loss']:.5f}", added(found, control)]
-            table.add_row(stream.name, name, *shown)
+            table.add_row(f"{stream.name}, alpha {stream.alpha:.2f}", name, *shown)
             yield found
     console.print(table)
 
@@ -191,7 +202,7 @@ def plot(found: list[dict[str, Any]], path: str) -> None:
     axes.set_title("Bits against loss on a long-tail stream", loc="left")
     axes.grid(alpha=0.3)
     axes.margins(0.09)
-    axes.legend(frameon=False, loc="lower left")
+    axes.legend(frameon=False, loc="upper right")
     figure.savefig(path, dpi=110)
 
 

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import real_data
 import vowpal
 from additions import Additions, gained
 from rich.console import Console
 from rich.table import Table
-from rounding_loss import DATA
 from sklearn.datasets import load_svmlight_file
 from text_files import (
     KINDS,
@@ -103,7 +103,7 @@ def parse_files(folder: Path, quick: bool) -> Iterator[tuple[str, Path, str | No
         short = kind.ending == ".parquet"
         kind.write(path, (10_000 if quick else 40_000) * (5 if short else 2))
         yield kind.name, path, kind.label
-    rcv1 = DATA / "rcv1_15k.svm.bz2"
+    rcv1 = real_data.FOLDER / "rcv1_15k.svm.bz2"
     if rcv1.exists():
         path = folder / "rcv1.svm"
         path.write_bytes(bz2.decompress(rcv1.read_bytes()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rounding_loss import DATA
+import real_data
 from scipy.sparse import csr_matrix
 from workload import draw_batch
 
@@ -98,12 +98,12 @@ def _generated(folder: Path, most: int | None) -> DataSet:
 
 
 def _file(name: str, file: str, bits: int, **said: Any) -> Loader:
-    choices = Choices(**said) if said else None
-    return lambda folder, most: read(DATA / file, name, bits, choices) if (DATA / file).exists() else None
+    choices, path = Choices(**said) if said else None, real_data.FOLDER / file
+    return lambda folder, most: read(path, name, bits, choices) if path.exists() else None
 
 
 def _film_reviews(folder: Path, most: int | None) -> DataSet | None:
-    source = DATA / "movie_reviews_427k.tsv.xz"
+    source = real_data.FOLDER / "movie_reviews_427k.tsv.xz"
     return _reviews(source, folder, most) if source.exists() else None
 
 

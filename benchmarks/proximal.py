@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+import real_data
 from rich.console import Console
 from rich.table import Table
 from timing import Contender, race
@@ -25,7 +26,6 @@ from lessram import Batch, Learner, Model, Spec, read_batches
 from lessram.learning.metrics import Scores
 from lessram.numerics.loss import Loss
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS = {"criteo": ("criteo_60k.svm.bz2", 20, 0.1), "rcv1": ("rcv1_15k.svm.bz2", 16, 0.5)}
 """File, slots as a power of two, alpha."""
 WITHIN_LOSS, WITHIN_NONZEROS = 0.001, 0.01
@@ -45,7 +45,7 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 def read(file: str, bits: int) -> list[Batch]:
-    reader = read_batches([str(DATA / file)], slots=1 << bits, hash="none")
+    reader = read_batches([str(real_data.FOLDER / file)], slots=1 << bits, hash="none")
     return [Batch._make(None if part is None else part.copy() for part in batch) for batch, _ in reader]
 
 
@@ -82,8 +82,8 @@ def measure_loss(name: str, batches: list[Batch], algorithm: str, seeds: int) ->
 
 def run_loss(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name, (file, bits, alpha) in SETS.items():
-        if not (DATA / file).exists():
-            console.print(f"[yellow]{DATA / file} is absent: no losses on {name}[/]")
+        if not (real_data.FOLDER / file).exists():
+            console.print(f"[yellow]{real_data.FOLDER / file} is absent: no losses on {name}[/]")
             continue
         batches = read(file, bits)
         title = f"{name}, l1 = 1, alpha {alpha}: mean of {chosen.seeds} seeds"

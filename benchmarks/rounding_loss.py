@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
+
+import real_data
 
 from lessram import Batch, Learner, Spec, read_batches
 from lessram.learning.metrics import Scores
@@ -13,7 +14,6 @@ from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
 from lessram.tables.layout import cell_type
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS = {"criteo": "criteo_60k.svm.bz2", "rcv1": "rcv1_15k.svm.bz2"}
 BITS = {"criteo": 20, "rcv1": 16}
 
@@ -74,7 +74,7 @@ METHODS = [
 
 def read(name: str) -> list[Batch] | None:
     """A data set in memory, parsed once; None where it is absent."""
-    path = DATA / SETS[name]
+    path = real_data.FOLDER / SETS[name]
     if not path.exists():
         return None
     reader = read_batches([str(path)], slots=1 << BITS[name], hash="none")

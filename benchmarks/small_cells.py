@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 import memory
 import numpy as np
 import peer_sets
+import real_data
 from peer_sets import DataSet
 from rich.console import Console
 from rich.table import Table
-from rounding_loss import DATA
 from speed import Bench
 from timing import race
 from workload import draw_batch, with_values
@@ -69,10 +69,10 @@ def _kept(reader: BatchReader) -> Batch:
 
 
 def _columns(name: str, file: str, label: str, ignored: str) -> DataSet | None:
-    if not (DATA / file).exists():
+    if not (real_data.FOLDER / file).exists():
         return None
     choices = Choices(label=label, ignore=(ignored,))
-    return DataSet(name, 18, _kept(read_batches([str(DATA / file)], slots=1 << 18, choices=choices)))
+    return DataSet(name, 18, _kept(read_batches([str(real_data.FOLDER / file)], slots=1 << 18, choices=choices)))
 
 
 def _flights() -> DataSet | None:
@@ -92,7 +92,7 @@ def data_sets() -> Iterator[DataSet]:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("criteo", "rcv1", "a9a", "reviews"):
             yield from _present(name, peer_sets.SETS[name](Path(folder), None))
-    text = DATA / "rcv1_1k.vw"
+    text = real_data.FOLDER / "rcv1_1k.vw"
     yield from _present("rcv1, 1000 rows", peer_sets.read(text, "rcv1, 1000 rows", 18) if text.exists() else None)
     yield from _present("avazu", _columns("avazu", "avazu_10k.csv.xz", "click", "id"))
     yield from _present("criteo columns", _columns("criteo columns", "criteo_tiny_2k.csv.xz", "Label", "Id"))

@@ -19,6 +19,7 @@ from typing import Any
 import memory
 import numba
 import numpy as np
+import real_data
 import rounding_loss
 import sklearn
 import speed
@@ -100,7 +101,7 @@ def run_accuracy(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name, file in rounding_loss.SETS.items():
         batches = rounding_loss.read(name)
         if batches is None:
-            console.print(f"[yellow]{rounding_loss.DATA / file} is absent: no accuracy on {name}[/]")
+            console.print(f"[yellow]{real_data.FOLDER / file} is absent: no accuracy on {name}[/]")
             continue
         title = f"{name}: progressive log-loss, each method at its best alpha; bits of the formats and of a cell"
         table = Table("method", "format", "stored", "alpha", "log-loss", "against 64 bits", "target", "", title=title)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-
-REPOSITORY = Path(__file__).parent.parent
+import real_data
 
 # How long an example takes says something about the machine, and nothing about the property.
 whatever_time = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "database": None}
@@ -24,7 +23,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Real data, which is not part of the repository."""
-    folder = REPOSITORY.parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no real data: {folder} is not there")
-    return folder
+    if not real_data.FOLDER.is_dir():
+        pytest.skip(f"no real data: {real_data.FOLDER} is not there (LESSRAM_DATA)")
+    return real_data.FOLDER

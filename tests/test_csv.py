@@ -6,10 +6,10 @@ import codecs
 import csv
 import io
 import lzma
-from pathlib import Path
 
 import numpy as np
 import pytest
+import real_data
 import reference_table
 from guarded import guarded_chunk
 from hypothesis import given, settings
@@ -26,7 +26,6 @@ from lessram.data.schema import Schema, Tokens
 from lessram.data.source import ChunkReader, TextBuffer
 from lessram.errors import DataError, SpecError
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 SLOTS = 2**20
 PLAIN = CsvOptions(header=False)
 
@@ -380,7 +379,7 @@ def test_a_quote_that_never_closes_is_named_and_the_next_file_is_read(tmp_path):
 
 
 def load(name):
-    path = DATA / name
+    path = real_data.FOLDER / name
     if not path.exists():
         pytest.skip(f"{path} is absent")
     return lzma.decompress(path.read_bytes())

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import real_data
 
 from lessram.cli import main
 from lessram.model.model import Model
 
-DOCUMENTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "rcv1_1k.vw"
+DOCUMENTS = real_data.FOLDER / "rcv1_1k.vw"
 CONTROL = "--algorithm ftrl --weights float32 --rates squares32 --step plain --scale none --bits 18 --no-intercept"
 
 

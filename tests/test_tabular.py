@@ -6,12 +6,12 @@ import json
 import lzma
 import re
 import threading
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+import real_data
 import reference_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +32,6 @@ from lessram.data.source import Place
 from lessram.data.tabular import open_table, table_parts, used
 from lessram.errors import DataError, SpecError
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 SLOTS = 2**20
 
 SCHEMA = Schema(
@@ -496,7 +495,7 @@ def test_bad_tokens_are_refused():
 
 
 def test_criteo_in_every_format(tmp_path):
-    path = DATA / "criteo_tiny_2k.csv.xz"
+    path = real_data.FOLDER / "criteo_tiny_2k.csv.xz"
     if not path.exists():
         pytest.skip(f"{path} is absent")
     text = lzma.decompress(path.read_bytes())

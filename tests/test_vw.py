@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import real_data
 from guarded import guarded_chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,6 @@ from lessram.data.source import ChunkReader, TextBuffer
 from lessram.data.vw import VwOptions, VwParser
 from lessram.errors import SpecError
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 compiling = settings(deadline=None)
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -522,7 +522,7 @@ def test_products_are_those_of_vowpal_wabbit(letters):
 
 
 def test_rcv1_has_the_counts_of_vowpal_wabbit(tmp_path):
-    path = DATA / "rcv1_1k.vw"
+    path = real_data.FOLDER / "rcv1_1k.vw"
     if not path.exists():
         pytest.skip(f"{path} is absent")
     reader, buffer, parser, rows, features = ChunkReader([str(path)]), TextBuffer(1 << 18), VwParser(2**18), 0, 0
