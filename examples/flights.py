@@ -1,4 +1,4 @@
-"""Late or not? A year of flights learned in 24 bits a coefficient, beside the usual 64.
+"""Late or not? A year of flights learned in 24 and in 16 bits a coefficient, beside the usual 64.
 
 All 336,776 flights that left New York in 2013, in the order of their schedule: each is predicted first,
 scored, and only then learned from. A flight is late when it arrives more than 15 minutes behind schedule;
@@ -34,7 +34,7 @@ BITS = 18
 SMALLER = range(BITS - 1, 9, -1)
 """Tables of 2^k slots for the picture of loss against memory."""
 BATCH = 1 << 14
-ALPHAS = tuple(0.2 * 2 ** (k / 2) for k in range(12))
+ALPHAS = tuple(0.1 * 2 ** (k / 2) for k in range(14))
 NEARBY = (2**-0.5, 1.0, 2**0.5)
 """Learning rates: all of these for the full table, then those near the last table's best for each smaller one."""
 LATE = 15
@@ -56,6 +56,8 @@ METHODS = [
     OURS,
     Method("float32, global rate", 32, "float32", "global", "#7fa7d1"),
     Method("q2.13, global rate", 16, "q2.13", "global", "#1f5fa8"),
+    Method("q3.12 + 8-bit squares", 24, "q3.12", "squares8", "#e9964a"),
+    Method("e3m6 + 6-bit squares", 16, "e3m6", "squares6", "#2a8f4f"),
 ]
 
 
@@ -263,7 +265,7 @@ def draw_memory(axes: Any, families: list[list[Run]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Learn a year of flights in 24 bits a coefficient.")
+    parser = argparse.ArgumentParser(description="Learn a year of flights in 24 and 16 bits.")
     parser.add_argument("--output", type=Path, default=Path("out/flights.png"), help="the picture")
     output = parser.parse_args().output
     folder = folder_of_data()
