@@ -10,7 +10,7 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessram.experiments import game, regret
+from lessram.experiments import game, measured_regret, regret
 from lessram.experiments.game import Adversary
 from lessram.numerics import bounds
 from lessram.numerics.random import hash_seed
@@ -57,12 +57,14 @@ def plain_game(adversary: Adversary, schedule: game.Schedule, radius: float, see
 
 
 @pytest.mark.parametrize("adversary", Adversary)
-@pytest.mark.parametrize("kind", ["exact", "randomized", "fixed"])
+@pytest.mark.parametrize("kind", ["exact", "randomized", "fixed", "falling", "unrounded"])
 def test_games_equal_the_plain_algorithm(adversary: Adversary, kind: str) -> None:
     schedule = {
         "exact": game.exact_schedule(1.0, 0.5, 1.0, 256),
         "randomized": game.randomized_schedule(1.0, 1.0, 1.0, 1.1),
-        "fixed": game.fixed_schedule(1.0, 2.0**-5, 256),
+        "fixed": game.fixed_schedule(1.0, 2.0**-3, 256),
+        "falling": game.fixed_schedule(1.0, 2.0**-3, 256, stops=False),
+        "unrounded": game.unrounded(game.fixed_schedule(1.0, 2.0**-3, 256)),
     }[kind]
     regrets = np.empty((1, len(HORIZONS)))
     game.play(int(adversary), schedule, 1.0, np.uint64(12345), HORIZONS, regrets)
@@ -108,18 +110,36 @@ def test_no_expected_regret_above_theorem_3_1(adversary, gamma, radius, alpha, s
 
 
 def test_a_bound_that_is_broken_is_reported() -> None:
-    points = list(regret.against(Adversary.chasing, 2 ** np.arange(4, 10), 20))
+    points = list(measured_regret.against(Adversary.chasing, 2 ** np.arange(4, 10), 20))
     for point in points:
         point["bound"] = point["regret"] / 2
     claims = regret._bounded(points)
     assert claims
-    assert not any(claim.holds for claim in claims)
+    assert all(claim.holds is False for claim in claims)
+
+
+def test_a_bound_within_the_noise_decides_nothing() -> None:
+    point = {"adversary": "random", "gamma": 1.0, "T": 16, "regret": 1.0, "standard_error": 0.1}
+    verdicts = {0.5: False, 0.8: None, 1.2: None, 1.5: True}
+    assert {bound: regret._below_bound("a", [{**point, "bound": bound}]).holds for bound in verdicts} == verdicts
+
+
+def test_the_rates_of_a_fixed_grid_stop_or_go_on_falling() -> None:
+    ways = {way.kind: way for way in measured_regret.ways(1024) if way.step in (0.0, 2.0**-3)}
+    stops, falls = ways[measured_regret.STOPS], ways[measured_regret.FALLS]
+    assert stops.schedule.rates[[1, 64, 100, 1024]].tolist() == [1.0, 0.125, 0.125, 0.125]
+    assert falls.schedule.rates[[1, 64, 100, 1024]].tolist() == [1.0, 0.125, 0.1, 2.0**-5]
+    assert set(falls.schedule.steps) == set(stops.schedule.steps) == {2.0**-3}
+    assert (falls.gamma_of(1024), stops.gamma_of(1024)) == (4.0, 1.0)
+    for kind, same in ((measured_regret.STOPS_FREE, stops), (measured_regret.FALLS_FREE, falls)):
+        assert ways[kind].schedule.rates.tolist() == same.schedule.rates.tolist()
+        assert not ways[kind].schedule.steps.any()
 
 
 def test_the_comparator_is_the_best_point() -> None:
     """No random point of the box does better."""
-    stream = regret.draw_stream(400, seed=5)
-    least = regret.least_loss(stream, 400)
+    stream = measured_regret.draw_stream(400, seed=5)
+    least = measured_regret.least_loss(stream, 400)
     generator = np.random.default_rng(0)
     signs = 2 * stream.labels - 1
     for _ in range(200):

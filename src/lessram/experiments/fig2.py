@@ -5,105 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean
 from typing import Any, NamedTuple
 
-import msgspec
-
-from lessram.experiments.datasets import TEXT, DataSet, find
-from lessram.experiments.results import Claim, Findings, Mean, Setting, Table
+from lessram.experiments.datasets import ERROR_RATE, TEXT, DataSet, find
+from lessram.experiments.methods import (
+    CONTROL,
+    EXACT64,
+    GLOBAL16,
+    MORRIS40,
+    RESIDENT,
+    Measured,
+    Measurements,
+    grids_of,
+    measure,
+)
+from lessram.experiments.results import SURE, TOLERANCE, Claim, Findings, Mean, Setting, Table, every
 from lessram.experiments.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, tidy
-from lessram.experiments.trials import Trial, best_alpha, difference, learn
-from lessram.model.spec import Spec
-from lessram.numerics.fixed_point import FixedPoint
+from lessram.experiments.trials import difference
 
-NEGLIGIBLE = 0.005
-"""A relative loss that nobody could see in the paper's figure; less than two standard errors is noise anyway."""
-FRACTION_BITS = (13, 11, 9, 7, 5, 3)
-QUICK_FRACTION_BITS = (13, 9, 7, 6)
-"""All in 16-bit integers: one kernel to compile."""
-
-
-GAMMAS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
-QUICK_GAMMAS = (1 / 16, 1 / 4, 1.0)
-
-
-class Method(NamedTuple):
-    """A way to store coefficients and learning rates."""
-
-    name: str
-    weights: str
-    rates: str
-    gamma: float = 0.0
-    """Of a grid that follows the rate."""
-
-    @property
-    def tuned_as(self) -> str:
-        """Whose learning rate it takes: its own kind's float32 version, so that only the storage differs."""
-        return "global" if self.rates == "global" else "exact32"
-
-    @property
-    def randomized(self) -> bool:
-        return self.weights != "float32" or self.rates == "morris8"
-
-    def bits(self, trial: Trial) -> float:
-        """Bits a coordinate as the paper counts them: what the formats ask for."""
-        if not self.weights.startswith("q"):
-            return trial.bits
-        grid = FixedPoint.parse(self.weights)
-        return trial.bits - 8 * grid.dtype.itemsize + grid.width
-
-    def learn(self, data: DataSet, alpha: float, seed: int) -> Trial:
-        """One pass over the measured part of a stream."""
-        gamma = self.gamma or msgspec.UNSET
-        choices: dict[str, Any] = {"weights": self.weights, "rates": self.rates, "gamma": gamma}
-        return learn(data.to_measure, Spec(slots=data.slots, alpha=alpha, seed=seed, **choices))
-
-
-CONTROL = Method("float32, one global rate", "float32", "global")
-GLOBAL16 = Method("q2.13, one global rate", "q2.13", "global")
-EXACT64 = Method("float32 + 32-bit counts", "float32", "exact32")
-MORRIS40 = Method("float32 + 8-bit randomized counts", "float32", "morris8")
-RESIDENT = Method("lessram's adaptive table, resident bits", "adaptive", "ladder8")
-SINGLE = (CONTROL, GLOBAL16, EXACT64, MORRIS40, RESIDENT)
-
-
-def fixed_grids(quick: bool) -> list[Method]:
-    """q2.m with randomized counts, from fine to coarse."""
-    chosen = QUICK_FRACTION_BITS if quick else FRACTION_BITS
-    return [Method(f"q2.{m} + 8-bit randomized counts", f"q2.{m}", "morris8") for m in chosen]
-
-
-def following_grids(quick: bool) -> list[Method]:
-    """The paper's adaptive precision, from fine to coarse."""
-    chosen = QUICK_GAMMAS if quick else GAMMAS
-    return [Method(f"adaptive, gamma = {gamma:g}", "gamma", "morris8", gamma) for gamma in chosen]
-
-
-class Measured(NamedTuple):
-    """A method on a stream, once a seed."""
-
-    method: Method
-    alpha: float
-    trials: list[Trial]
-    loss: Mean
-    """The metric, with its standard error over seeds."""
-    against_control: Mean
-    """Relative to the 32-bit control with one global rate, with the error that the data leave."""
-    against_exact: Mean
-    """Relative to the 64-bit method."""
-
-    @property
-    def bits(self) -> float:
-        return fmean(self.method.bits(trial) for trial in self.trials)
-
-    @property
-    def resident_bits(self) -> float | None:
-        """None for a control that only counts its bits."""
-        return None if self.method.gamma else self.trials[0].bits
-
-
-Measurements = dict[Method, Measured]
+AS_GOOD = f"at most {TOLERANCE:+.1%}"
+FEWER_THAN = 24
+"""Bits a coordinate of q2.13 with a randomized count, the paper's recommendation."""
+NAMED = {1.0: ("gamma = 1", (-6, -3)), 1 / 4: ("1/4", (-6, -3)), 1 / 16: ("1/16", (1, -12))}
+"""Choices of gamma that the picture names, and where beside their points."""
 
 
 def run(setting: Setting) -> Findings:
@@ -138,30 +62,6 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def measure(data: DataSet, setting: Setting) -> Measurements:
-    """All methods on one stream."""
-    setting.tell(f"fig2: {data.name}, choosing learning rates on {data.tuning:,} rows")
-    alphas = {
-        rates: best_alpha(data.to_tune, data.slots, weights="float32", rates=rates) for rates in ("global", "exact32")
-    }
-    trials: dict[Method, list[Trial]] = {}
-    for method in (*SINGLE, *fixed_grids(setting.quick), *following_grids(setting.quick)):
-        setting.tell(f"fig2: {data.name}, {method.name}")
-        seeds = range(setting.seeds if method.randomized else 1)
-        trials[method] = [method.learn(data, alphas[method.tuned_as], seed) for seed in seeds]
-    return {
-        method: Measured(
-            method,
-            alphas[method.tuned_as],
-            found,
-            Mean.of([data.loss(trial.scores) for trial in found]),
-            difference(data, found, trials[CONTROL]),
-            difference(data, found, trials[EXACT64]),
-        )
-        for method, found in trials.items()
-    }
-
-
 def _points(data: DataSet, found: Measurements) -> list[dict[str, Any]]:
     return [
         {
@@ -190,9 +90,9 @@ def _points(data: DataSet, found: Measurements) -> list[dict[str, Any]]:
 # What the paper says, decided by the figures --------------------------------------------------------------------------
 
 
-def costs_nothing(change: Mean) -> bool:
-    """Whether a relative loss is noise, or too small to matter."""
-    return change.value <= max(2.0 * change.error, NEGLIGIBLE)
+def costs_nothing(change: Mean) -> bool | None:
+    """Whether a relative loss is surely too small to matter; None while noise hides it."""
+    return change.at_most(TOLERANCE)
 
 
 def percent(change: Mean) -> str:
@@ -207,20 +107,26 @@ def _claims(data: DataSet, found: Measurements) -> list[Claim]:
     name = data.name
     return [
         Claim(
-            f"{name}: with a global rate, q2.13 costs nothing against float32", costs_nothing(rounded), percent(rounded)
+            f"{name}: with a global rate, q2.13 costs nothing against float32",
+            AS_GOOD,
+            costs_nothing(rounded),
+            percent(rounded),
         ),
         Claim(
             f"{name}: rates by coordinate improve predictions significantly",
+            f"below 0 by more than {SURE:g} standard errors",
             (-better).is_positive,
             percent(better),
         ),
         Claim(
             f"{name}: randomized counts (40 bits) are as good as exact ones (64 bits)",
+            AS_GOOD,
             costs_nothing(found[MORRIS40].against_exact),
             percent(found[MORRIS40].against_exact),
         ),
         Claim(
             f"{name}: q2.13 with randomized counts (24 bits) is as good as 64 bits",
+            AS_GOOD,
             costs_nothing(main.against_exact),
             f"{percent(main.against_exact)}, {len(main.trials)} seeds",
         ),
@@ -231,58 +137,106 @@ def _claims(data: DataSet, found: Measurements) -> list[Claim]:
     ]
 
 
-def grids_of(found: Measurements) -> tuple[list[Measured], list[Measured]]:
-    """The two curves: fixed grids and grids that follow the rate, both from fine to coarse."""
-    curves = [m for method, m in found.items() if method not in SINGLE]
-    return [m for m in curves if not m.method.gamma], [m for m in curves if m.method.gamma]
-
-
 def _order(data: DataSet, grids: Sequence[Measured]) -> Claim:
-    """Fails where a coarser grid is better than a finer one beyond noise; decided if the coarsest is surely worse."""
-    steps = [difference(data, coarse.trials, fine.trials) for fine, coarse in pairwise(grids)]
-    in_order = all(step.is_positive is not False for step in steps)
+    gains = [difference(data, fine.trials, coarse.trials) for fine, coarse in pairwise(grids)]
+    whole = difference(data, grids[-1].trials, grids[0].trials)
     shown = ", ".join(f"{m.method.weights} {m.against_exact.value:+.2%}" for m in grids)
     return Claim(
         f"{data.name}: coarser grids degrade in order",
-        in_order and grids[-1].against_exact.is_positive,
-        f"against 64 bits: {shown}",
+        f"no grid more than {TOLERANCE:.1%} worse than the next coarser one, the coarsest surely worse than the finest",
+        every([*(costs_nothing(gain) for gain in gains), whole.is_positive]),
+        f"against 64 bits: {shown}; each against the next coarser: {', '.join(map(percent, gains))}",
     )
+
+
+class Good(NamedTuple):
+    """A grid that is, or may be, as good as a control."""
+
+    bits: float
+    name: str
+    change: Mean
+    """Against the control."""
+
+    def __str__(self) -> str:
+        return f"{self.bits:.1f} bits ({self.name}, {percent(self.change)})"
+
+
+class Cheapest(NamedTuple):
+    """The fewest bits of a curve that are as good as a control."""
+
+    sure: Good | None
+    """Of the grids that surely are."""
+    possible: Good | None
+    """Of those that may be, too."""
+
+    @classmethod
+    def of(cls, data: DataSet, line: Sequence[Measured], control: Measured) -> Cheapest:
+        grids = [Good(m.bits, m.method.name, difference(data, m.trials, control.trials)) for m in line]
+        sure = [grid for grid in grids if costs_nothing(grid.change)]
+        possible = [grid for grid in grids if costs_nothing(grid.change) is not False]
+        return cls(*(min(some, key=lambda grid: grid.bits, default=None) for some in (sure, possible)))
+
+    def __str__(self) -> str:
+        """
+        >>> print(Cheapest(Good(18.0, "q2.7", Mean(0.001, 0.001)), Good(16.0, "q2.5", Mean(0.004, 0.002))))
+        18.0 bits (q2.7, +0.10% ± 0.10%), perhaps 16.0 bits (q2.5, +0.40% ± 0.20%)
+        """
+        if self.possible is None:
+            return "none"
+        if self.sure == self.possible:
+            return str(self.sure)
+        return f"{'none surely' if self.sure is None else self.sure}, perhaps {self.possible}"
+
+
+def fewer_bits(ours: Cheapest, theirs: Cheapest) -> bool | None:
+    """Whether one curve surely reaches the control in fewer bits than the other, or surely does not."""
+    if _bits(ours.sure) < _bits(theirs.possible):
+        return True
+    return False if _bits(ours.possible) >= _bits(theirs.sure) else None
+
+
+def _bits(grid: Good | None) -> float:
+    return math.inf if grid is None else grid.bits
 
 
 def _adaptive(data: DataSet, found: Measurements) -> Claim:
     """The paper sees a benefit on clicks only, and says so. Compared with the same counts beside float32 weights."""
-    fixed, following = (_cheapest(data, line, found[MORRIS40]) for line in grids_of(found))
-    shown = " against ".join(
-        "no such grid" if m is None else f"{m.bits:.1f} bits ({m.method.name})" for m in (fixed, following)
+    fixed, following = (Cheapest.of(data, line, found[MORRIS40]) for line in grids_of(found))
+    fewer = fewer_bits(following, fixed)
+    evidence = f"fixed: {fixed}; adaptive: {following}"
+    limit = (
+        f"bits than a fixed grid, each the coarsest that loses at most {TOLERANCE:+.1%} against float32 with the same "
+        "randomized counts"
     )
-    fewer = fixed is None or (following is not None and following.bits < fixed.bits)
     if data.kind == TEXT:
         return Claim(
-            f"{data.name}: adaptive precision brings nothing on text, only on clicks", not fewer, f"fixed: {shown}"
+            f"{data.name}: adaptive precision brings nothing on text, only on clicks",
+            f"no fewer {limit}",
+            None if fewer is None else not fewer,
+            evidence,
         )
     statement = f"{data.name}: adaptive precision is as good as float32 weights in fewer bits than any fixed grid"
-    return Claim(statement, fewer, f"fixed: {shown}")
-
-
-def _cheapest(data: DataSet, line: Sequence[Measured], control: Measured) -> Measured | None:
-    good = [m for m in line if costs_nothing(difference(data, m.trials, control.trials))]
-    return min(good, key=lambda m: m.bits, default=None)
+    return Claim(statement, f"fewer {limit}", fewer, evidence)
 
 
 def _gamma_one(data: DataSet, one: Measured) -> Claim:
     return Claim(
         f"{data.name}: simply choosing gamma = 1 yields excellent results",
+        f"{AS_GOOD} against 64 bits",
         costs_nothing(one.against_exact),
-        f"{percent(one.against_exact)} against 64 bits, at {one.bits:.1f} bits",
+        f"{percent(one.against_exact)} against 64 bits, {percent(one.against_control)} against the 32-bit control, "
+        f"at {one.bits:.1f} bits",
     )
 
 
 def _resident(data: DataSet, table: Measured) -> Claim:
     """Not in the paper, which counts bits; these are allocated ones."""
     return Claim(
-        f"{data.name}: beyond the paper, an adaptive table in real memory is as good as 64 bits in fewer than 24",
-        costs_nothing(table.against_exact) and table.bits < 24.0,
+        f"{data.name}: an adaptive table in real memory is as good as 64 bits in fewer than {FEWER_THAN}",
+        f"{AS_GOOD}, and fewer than {FEWER_THAN} bits",
+        every([costs_nothing(table.against_exact), table.bits < FEWER_THAN]),
         f"{percent(table.against_exact)}, {table.bits:.1f} resident bits a slot",
+        beyond=True,
     )
 
 
@@ -290,9 +244,12 @@ def _why_gamma(data: DataSet, found: Measurements) -> str:
     """The price of a coarse grid beside what explains it."""
     scores = found[EXACT64].trials[0].scores
     error = 1.0 - math.exp(-(scores.log_loss or 0.0))
-    losses = ", ".join(f"{m.method.gamma:g}: {m.against_exact.value:+.2%}" for m in grids_of(found)[1])
+    losses = ", ".join(
+        f"{m.method.gamma:g}: {m.against_exact.value:+.2%} ({m.against_control.value:+.2%})" for m in grids_of(found)[1]
+    )
     return (
-        f"{data.name}, loss against 64 bits by gamma: {losses}. A step is the rate times |g|, rounding it on the grid "
+        f"{data.name}, loss against 64 bits (against the 32-bit control) by gamma: {losses}. "
+        "A step is the rate times |g|, rounding it on the grid "
         f"of gamma = 1 adds noise of up to half a rate, and |g| is typically {error:.2f} here: noise as large as the "
         "step itself, at every step. The bound of Theorem 3.1 has G in the place of |g| and does not see this."
     )
@@ -321,17 +278,17 @@ def _table(data: DataSet, found: Measurements) -> Table:
 
 def _draw(figure: Any, measured: Sequence[tuple[DataSet, Measurements]]) -> None:
     """Above everything, below the part near the 64-bit method."""
-    figure.set_size_inches(5.4 * len(measured), 8.4)
+    figure.set_size_inches(5.4 * len(measured), 9.0)
     panels = figure.subplots(2, len(measured), squeeze=False)
     for (above, below), (data, found) in zip(panels.T, measured, strict=True):
         for axes in (above, below):
             _draw_set(axes, data, found)
-        _name_grids(above, data, found)
+        _name_grids(above, below, data, found)
         exact, control = (_height(found[method], data) for method in (EXACT64, CONTROL))
         below.set_ylim(exact - 0.12 * abs(control - exact), exact + 0.3 * abs(control - exact))
         below.set_xlim(6, 66)
         below.set_title(f"{data.name}, near the 64-bit method")
-    panels[0][0].legend(frameon=False, fontsize=8, loc="upper right")
+    figure.legend(*panels[0][0].get_legend_handles_labels(), frameon=False, ncols=4, loc="outside lower center")
 
 
 def _draw_set(axes: Any, data: DataSet, found: Measurements) -> None:
@@ -346,18 +303,20 @@ def _draw_set(axes: Any, data: DataSet, found: Measurements) -> None:
     _mark(axes, data, following, label, color=RED, marker="P", linestyle="-", markersize=5)
     axes.axhline(_height(found[EXACT64], data), color=GREEN, linewidth=0.8, linestyle=":")
     axes.set_xlim(left=0)
-    loss = "error rate, %" if data.kind == TEXT else "AUC loss (1 - AUC), % above 32-bit control"
+    loss = "error rate, %" if data.metric == ERROR_RATE else "AUC loss (1 - AUC), % above 32-bit control"
     tidy(axes, title=data.name, xlabel="bits a coordinate", ylabel=f"progressive {loss}")
 
 
-def _name_grids(axes: Any, data: DataSet, found: Measurements) -> None:
-    """The ends of the curve of fixed grids, and the paper's choice of gamma."""
+def _name_grids(above: Any, below: Any, data: DataSet, found: Measurements) -> None:
+    """The ends of the curve of fixed grids, the paper's choice of gamma, and below, where there is room, finer ones."""
     fixed, following = grids_of(found)
     for m in (fixed[0], fixed[-1]):
-        _name(axes, data, m, m.method.weights, BLUE, (6, 5))
+        _name(above, data, m, m.method.weights, BLUE, (6, 5))
     for m in following:
-        if m.method.gamma == 1.0:
-            _name(axes, data, m, "gamma = 1", RED, (-6, -3))
+        if m.method.gamma in NAMED:
+            axes = above if m.method.gamma == 1.0 else below
+            text, offset = NAMED[m.method.gamma]
+            _name(axes, data, m, text, RED, offset)
 
 
 def _name(axes: Any, data: DataSet, m: Measured, text: str, colour: str, offset: tuple[int, int]) -> None:
@@ -367,13 +326,13 @@ def _name(axes: Any, data: DataSet, m: Measured, text: str, colour: str, offset:
 
 
 def _height(m: Measured, data: DataSet) -> float:
-    return 100.0 * (m.loss.value if data.kind == TEXT else m.against_control.value)
+    return 100.0 * (m.loss.value if data.metric == ERROR_RATE else m.against_control.value)
 
 
 def _mark(axes: Any, data: DataSet, line: Sequence[Measured], label: str, **look: Any) -> None:
     """Bars are two standard errors over seeds."""
     control = line[0].loss.value / (1.0 + line[0].against_control.value)
-    unit = 1.0 if data.kind == TEXT else control
+    unit = 1.0 if data.metric == ERROR_RATE else control
     bars = [200.0 * (m.loss.error if len(m.trials) > 1 else 0.0) / unit for m in line]
     heights = [_height(m, data) for m in line]
     axes.errorbar([m.bits for m in line], heights, yerr=bars, label=label, elinewidth=1, capsize=2, **look)

@@ -61,11 +61,16 @@ def randomized_schedule(alpha: float, gamma: float, radius: float, base: float) 
     return Schedule(rates, resolution(rates, gamma, radius), counter.thresholds.astype(np.float64) * 2.0**-64)
 
 
-def fixed_schedule(alpha: float, step: float, rounds: int) -> Schedule:
-    """Fixed discretisation: one grid for life, and a rate that stops falling at its step (so gamma = 1)."""
+def fixed_schedule(alpha: float, step: float, rounds: int, *, stops: bool = True) -> Schedule:
+    """Fixed discretisation: one grid for life, and a rate that stops falling at its step (so gamma = 1) or goes on."""
     exact = exact_schedule(alpha, 0.0, 1.0, rounds)
-    rates = np.maximum(exact.rates, step)
+    rates = np.maximum(exact.rates, step) if stops else exact.rates
     return Schedule(rates, np.full_like(rates, step), exact.climbs)
+
+
+def unrounded(schedule: Schedule) -> Schedule:
+    """The same rates without a grid."""
+    return schedule._replace(steps=np.zeros_like(schedule.steps))
 
 
 class Adversary(IntEnum):

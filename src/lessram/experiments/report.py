@@ -7,9 +7,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lessram.experiments import style
-from lessram.experiments.results import Claim, Findings, Table
+from lessram.experiments.results import TOLERANCE, Claim, Findings, Table, summary
 
 PAGE = "report.md"
+RULE = (
+    "A check *holds* if what was measured is within the limit that stands beside it and stays so with two standard "
+    "errors added; it *fails* if it is beyond the limit even with two standard errors taken away; else it is "
+    '*undecided*, and more data would have to decide. "Costs nothing", "as good as" and "excellent" mean one limit: '
+    f"relative to the method named, the loss is at most {TOLERANCE:.1%} larger, a difference that nobody could see in "
+    "the paper's figures. A limit that is no bound or figure of the paper is set here."
+)
+"""How verdicts come about, for the top of the page."""
 
 
 def write(found: Sequence[Findings], folder: Path, how: str) -> list[Path]:
@@ -37,15 +45,16 @@ def _write_points(findings: Findings, folder: Path) -> Path:
 def page_of(found: Sequence[Findings], how: str) -> str:
     """The page: what holds and what does not, then every experiment."""
     claims = [claim for findings in found for claim in findings.claims]
-    held = sum(claim.holds is True for claim in claims)
     lines = [
         "# The paper, reproduced",
         "",
         '"Large-Scale Learning with Less RAM via Randomization", Golovin, Sculley, McMahan, Young, ICML 2013.',
         f"Written by `{how}`. Verdicts are computed from the figures of this run.",
         "",
-        f"**{held} of {len(claims)} claims hold.**",
-        *(f"- {claim.verdict}: {claim.statement} ({claim.evidence})" for claim in claims if not claim.holds),
+        RULE,
+        "",
+        f"**{summary(claims)}.**",
+        *(f"- {claim.verdict}: {_statement(claim)} ({claim.evidence})" for claim in claims if not claim.holds),
     ]
     for findings in found:
         lines += ["", *_section(findings)]
@@ -74,8 +83,12 @@ def _section(findings: Findings) -> Iterable[str]:
 
 
 def _table_of_claims(claims: Sequence[Claim]) -> Iterable[str]:
-    rows = [[claim.statement, claim.evidence, claim.verdict] for claim in claims]
-    return _markdown(Table(["claim", "measured", "verdict"], rows))
+    rows = [[_statement(claim), claim.limit, claim.evidence, claim.verdict] for claim in claims]
+    return _markdown(Table(["check", "limit", "measured", "verdict"], rows))
+
+
+def _statement(claim: Claim) -> str:
+    return f"(beyond the paper) {claim.statement}" if claim.beyond else claim.statement
 
 
 def _markdown(table: Table) -> Iterable[str]:

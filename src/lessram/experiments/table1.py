@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.experiments.datasets import CLICKS, DataSet, find
-from lessram.experiments.results import Claim, Findings, Mean, Setting, Table
+from lessram.experiments.datasets import AUC_LOSS, DataSet, find
+from lessram.experiments.results import Claim, Findings, Mean, Setting, Table, every
 from lessram.experiments.style import BLUE, GREEN, GREY, ORANGE, tidy
 from lessram.experiments.trials import best_alpha
 from lessram.learning.learner import Learner
@@ -29,7 +30,13 @@ PAPER = {"q2.3": (0.0572, 0.1), "q2.5": (0.0044, 0.5), "q2.7": (0.0003, 1.5), "q
 HELD_OUT = 0.2
 """The last part of a stream, which no model learns from."""
 ALMOST_NOTHING = 0.0025
-"""A relative AucLoss, the order of the paper's +0.03 %."""
+"""A relative AucLoss that is still negligible, though the paper's +0.03 % is less."""
+NOTHING = 0.0005
+"""A relative AucLoss that would hardly show in the paper's table, which has two decimals of a percent."""
+FEW_BITS = 2.0
+"""Bits a value that the paper stays below."""
+LINEAR_BELOW = 0.01
+"""Percent of AucLoss below which the axis of the picture is linear, as a logarithm has no 0."""
 
 
 class Row(NamedTuple):
@@ -47,7 +54,9 @@ class Row(NamedTuple):
     coded: float
     """Bits a slot of the store that predictions are made from, everything included."""
     bound: float
-    """Theorem 4.3 for the longest row."""
+    """Theorem 4.3 for the longest row, in its tighter form with Erf."""
+    printed_bound: float
+    """The same as the theorem is printed."""
 
 
 class Measured(NamedTuple):
@@ -57,17 +66,23 @@ class Measured(NamedTuple):
     alpha: float
     rows: list[Row]
 
+    @property
+    def longest(self) -> int:
+        """Features of the longest row, the k of Theorem 4.3."""
+        return longest_row(self.held_out)
+
 
 def run(setting: Setting) -> Findings:
     """Train a float32 model, then round it."""
-    found = [measure(data, setting) for data in find(setting.data, quick=setting.quick, kinds=[CLICKS])]
+    found = [measure(data, setting) for data in find(setting.data, quick=setting.quick, metrics=[AUC_LOSS])]
     return Findings(
         name="table1",
         title="Table 1: rounding at prediction time",
         paper="Coarser randomized rounding of a trained model: q2.7 loses +0.03 % AucLoss at 1.5 bits a value with an "
         "optimal code, q2.9 nothing at 3.3, q2.5 +0.44 % at 0.5, q2.3 +5.72 % at 0.1.",
         method="float32 with exact counts, one pass over all but the last fifth of the stream, scored on that fifth; "
-        f"rounded with {setting.seeds} seeds. "
+        f"rounded with {setting.seeds} seeds, over which errors are taken: the held-out rows are the same for all. The "
+        "paper's table is of clicks alone; here it is made of every stream that is scored by AUC. "
         + ". ".join(f"{m.data.name}: {m.data.description}" for m in found)
         + ".",
         points=[point for m in found for point in _points(m, setting.seeds)],
@@ -125,8 +140,12 @@ def _row(model: Model, control: Scores, held_out: Batch, grid: FixedPoint, seeds
         store.census.entropy,
         bounds.entropy(np.unique(coded[touched(model.table)], return_counts=True)[1]),
         store.bits_per_slot,
-        bounds.expected_relative_error(grid.step, int(np.diff(held_out.indptr).max())),
+        *(bounds.expected_relative_error(grid.step, longest_row(held_out), erf=erf) for erf in (True, False)),
     )
+
+
+def longest_row(batch: Batch) -> int:
+    return int(np.diff(batch.indptr).max())
 
 
 def _auc_loss(scores: Scores) -> float:
@@ -145,6 +164,7 @@ def _points(m: Measured, seeds: int) -> list[dict[str, Any]]:
             "relative_log_loss": row.log_loss.value,
             "relative_log_loss_error": row.log_loss.error,
             "theorem_4_3": row.bound,
+            "theorem_4_3_as_printed": row.printed_bound,
             "entropy_bits_per_slot": row.entropy,
             "entropy_bits_per_seen_slot": row.entropy_seen,
             "coded_bits_per_slot": row.coded,
@@ -158,36 +178,55 @@ def _points(m: Measured, seeds: int) -> list[dict[str, Any]]:
 def _claims(m: Measured) -> list[Claim]:
     rows = {row.grid: row for row in m.rows}
     name, fine, finest = m.data.name, rows["q2.7"], rows["q2.9"]
-    steps = [(a.auc_loss.value - b.auc_loss.value, a.auc_loss.error + b.auc_loss.error) for a, b in pairwise(m.rows)]
-    broken = [row.grid for row in m.rows if row.log_loss.value - 3 * row.log_loss.error > row.bound]
     return [
         Claim(
             f"{name}: q2.7 loses almost nothing at prediction time",
-            fine.auc_loss.value <= max(ALMOST_NOTHING, 2 * fine.auc_loss.error),
+            f"at most {ALMOST_NOTHING:+.2%}",
+            fine.auc_loss.at_most(ALMOST_NOTHING),
             f"{_percent(fine.auc_loss)} AucLoss (paper +0.03 %)",
         ),
         Claim(
             f"{name}: q2.9 loses nothing",
-            finest.auc_loss.value <= max(ALMOST_NOTHING / 5, 2 * finest.auc_loss.error),
+            f"at most {NOTHING:+.2%}",
+            finest.auc_loss.at_most(NOTHING),
             f"{_percent(finest.auc_loss)} AucLoss (paper +0.00 %)",
         ),
         Claim(
             f"{name}: q2.7 needs less than two bits a value",
-            fine.entropy < 2.0,
+            f"less than {FEW_BITS:g} bits a slot by an ideal code",
+            fine.entropy < FEW_BITS,
             f"{fine.entropy:.2f} bits a slot by an ideal code, {fine.coded:.2f} as stored (paper 1.5); "
             f"{fine.entropy_seen:.2f} if slots that never occurred are left out",
         ),
-        Claim(
-            f"{name}: coarser grids lose more",
-            all(more > -2 * error for more, error in steps) and steps[0][0] > 0,
-            ", ".join(f"{row.grid} {row.auc_loss.value:+.2%}" for row in m.rows),
-        ),
+        _order(m),
         Claim(
             f"{name}: Theorem 4.3: the expected relative log-loss stays below its bound",
-            not broken,
-            ", ".join(f"{row.grid} {row.log_loss.value:+.3%} of at most {row.bound:.0%}" for row in m.rows),
+            f"the bound for the longest row, k = {m.longest}, in the proof's tighter form with Erf, on every grid",
+            every(row.log_loss.at_most(row.bound) for row in m.rows),
+            ", ".join(
+                f"{row.grid} {row.log_loss.value:+.3%} of at most {row.bound:.0%} ({row.printed_bound:.0%} as printed)"
+                for row in m.rows
+            ),
         ),
     ]
+
+
+def _order(m: Measured) -> Claim:
+    """Rows are from coarse to fine."""
+    changes = [_minus(fine.auc_loss, coarse.auc_loss) for coarse, fine in pairwise(m.rows)]
+    whole = _minus(m.rows[0].auc_loss, m.rows[-1].auc_loss)
+    return Claim(
+        f"{m.data.name}: coarser grids lose more",
+        f"no grid more than {NOTHING:.2%} worse than the next coarser one, the coarsest surely worse than the finest",
+        every([*(change.at_most(NOTHING) for change in changes), whole.is_positive]),
+        ", ".join(f"{row.grid} {row.auc_loss.value:+.2%}" for row in m.rows)
+        + f"; each against the next coarser: {', '.join(map(_percent, changes))}",
+    )
+
+
+def _minus(one: Mean, other: Mean) -> Mean:
+    """The difference of two independent means."""
+    return Mean(one.value - other.value, math.hypot(one.error, other.error))
 
 
 def _percent(change: Mean) -> str:
@@ -220,34 +259,41 @@ def _remarks(m: Measured) -> list[str]:
         "bits a value needs depends on the share of empty slots and on how far a coefficient moves when its feature "
         f"occurs once (alpha is {m.alpha:.2f}, a step of q2.7 is 0.008): over the slots that occurred q2.7 needs "
         f"{q27.entropy_seen:.1f} bits. The paper does not say which of its 20 million features occurred.",
-        f"{m.data.name}: Theorem 4.3 is no planning tool: it allows {q27.bound:.0%} at q2.7, where "
-        f"{q27.log_loss.value:+.3%} is measured, because it bounds |error| while unbiased errors cancel.",
+        f"{m.data.name}: Theorem 4.3 is no planning tool: for a row of {m.longest} features, the longest, it allows "
+        f"{q27.printed_bound:.0%} at q2.7 as printed and {q27.bound:.0%} in the tighter form with Erf that ends its "
+        f"proof, where {q27.log_loss.value:+.3%} is measured over all rows, because it bounds |error| while unbiased "
+        "errors cancel.",
     ]
 
 
 def _draw(figure: Any, found: list[Measured]) -> None:
-    figure.set_size_inches(6.6 * len(found), 4.2)
+    figure.set_size_inches(6.6 * len(found), 4.4)
     for axes, m in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
         losses = [100 * row.auc_loss.value for row in m.rows]
-        axes.plot(
-            [bits for _, bits in PAPER.values()],
-            [100 * loss for loss, _ in PAPER.values()],
-            "s-",
-            color=GREY,
-            label="paper, optimal code",
-        )
+        theirs = [bits for _, bits in PAPER.values()], [100 * loss for loss, _ in PAPER.values()]
+        axes.plot(*theirs, "s-", color=GREY, label="paper, optimal code")
+        seen = [row.entropy_seen for row in m.rows]
         series = {
             "here, optimal code": ("o-", BLUE, [row.entropy for row in m.rows]),
             "here, as stored": ("D-", ORANGE, [row.coded for row in m.rows]),
-            "here, optimal, seen slots only": ("^-", GREEN, [row.entropy_seen for row in m.rows]),
+            "here, optimal, seen slots only": ("^-", GREEN, seen),
         }
         for label, (mark, colour, bits) in series.items():
             axes.plot(bits, losses, mark, color=colour, label=label)
-        for row in m.rows:
-            place = (row.entropy_seen, 100 * row.auc_loss.value)
-            axes.annotate(row.grid, place, xytext=(6, 4), textcoords="offset points", fontsize=8, color=GREEN)
+        _name_grids(axes, *theirs, GREY, crowded=("q2.3", "q2.5"))
+        _name_grids(axes, seen, losses, GREEN)
         axes.margins(x=0.08)  # room for the labels
-        axes.set_yscale("symlog", linthresh=0.01)
+        axes.set_yscale("symlog", linthresh=LINEAR_BELOW)
+        axes.axhspan(-LINEAR_BELOW, LINEAR_BELOW, color=GREY, alpha=0.08, linewidth=0)
         axes.axhline(0, color=GREY, linewidth=0.6)
-        tidy(axes, title=m.data.name, xlabel="bits a value", ylabel="AucLoss (1 - AUC), % above float32")
+        note = f"logarithmic; linear where shaded, below {LINEAR_BELOW:g} %"
+        tidy(axes, title=m.data.name, xlabel="bits a value", ylabel=f"AucLoss (1 - AUC), % above float32\n({note})")
+        axes.set_ylim(bottom=min(-0.3 * LINEAR_BELOW, 1.5 * min(losses)))
         axes.legend(frameon=False, fontsize=8, loc="upper right")
+
+
+def _name_grids(axes: Any, bits: list[float], losses: list[float], colour: str, crowded: tuple[str, ...] = ()) -> None:
+    """On the right of their points, or on the left where the right is crowded."""
+    for grid, *place in zip(PAPER, bits, losses, strict=True):
+        offset, side = ((-6, -3), "right") if grid in crowded else ((6, 4), "left")
+        axes.annotate(grid, place, xytext=offset, textcoords="offset points", fontsize=8, color=colour, ha=side)
