@@ -42,8 +42,8 @@ def merge(
 
     \b
     Examples:
-      lessram train part-1.svm -o 1.lessram --alpha 0.14 --weights q3.12 --seed 1
-      lessram train part-2.svm -o 2.lessram --alpha 0.14 --weights q3.12 --seed 2
+      lessram train part-1.svm -o 1.lessram --alpha 0.11 --weights q3.12 --seed 1
+      lessram train part-2.svm -o 2.lessram --alpha 0.11 --weights q3.12 --seed 2
       lessram merge 1.lessram 2.lessram -o both.lessram
       lessram train more-1.svm -i both.lessram -o 1.lessram --seed 1
       lessram train more-2.svm -i both.lessram -o 2.lessram --seed 2
