@@ -276,12 +276,14 @@ def _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, 
 def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratch, progress):
     """Parse whole rows up to `size`, behind which stands a newline, until all are done or one is not good.
 
-    Nothing of the row at which it stops is kept. `scratch`: two rooms as large as the text.
+    Nothing of the row at which it stops is kept. Behind it, the marks are those that were made at the beginning.
+    `scratch`: two rooms as large as the text.
     """
     p, stop = np.uint64(progress.position), np.uint64(size)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     unlabelled, weighted, valued = progress.unlabelled, progress.weighted, progress.valued
-    _mark_cell_ends(text, p, stop, marks, dialect.delimiter)
+    if progress.status == DONE:
+        _mark_cell_ends(text, p, stop, marks, dialect.delimiter)
     while p < stop:
         line, first, needed, column, others = p, k, _ZERO, _ZERO, False
         if _line_ends(text, p):

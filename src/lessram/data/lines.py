@@ -15,7 +15,11 @@ _SHOWN = 40
 
 
 class LineParser:
-    """A parser of chunks of text. A format gives the kernel (`_step`) and the words for bad lines (`_describe`)."""
+    """A parser of chunks of text. A format gives the kernel (`_step`) and the words for bad lines (`_describe`).
+
+    A kernel is called again behind every bad line, so nothing that it does before the first line may be as long as the
+    chunk: delimiters are marked where the progress that it is given is that of a beginning, `DONE`, and no more.
+    """
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -42,7 +46,8 @@ class LineParser:
         self._room.fit_text(chunk.size)
         chunk.text[chunk.size] = ord("\n")  # where the last line of a source has none
         progress = Progress(position=start.offset - chunk.start.offset if start else 0)
-        bad, reports = 0, list[BadLine]()
+        bad, reports, lines = 0, list[BadLine](), Lines(chunk)
+        last = progress
         while bad <= tolerate:
             progress = self._step(chunk, progress)
             if progress.status == DONE:
@@ -54,11 +59,14 @@ class LineParser:
                     break
             if progress.status == LONG_NUMBER and shorten_number(chunk, progress.word):
                 continue
-            bad += 1
-            reports[REPORTS - 1 :] = [bad_line(chunk, progress.position, self._describe(chunk, progress))]
+            bad, last = bad + 1, progress
+            if bad < REPORTS:
+                reports.append(lines.bad(progress.position, self._describe(chunk, progress)))
             progress = progress._replace(position=self._line_behind(chunk, progress))
+        if bad >= REPORTS:
+            reports.append(lines.bad(last.position, self._describe(chunk, last)))
         batch = self._room.batch(progress.rows, valued=progress.valued, weighted=progress.weighted)
-        stop = chunk.stop if progress.position >= chunk.size else place_of(chunk, progress.position)
+        stop = chunk.stop if progress.position >= chunk.size else lines.place(progress.position)
         return ParsedPart(batch, bad, reports, batch.features, stop, progress.unlabelled, progress.based)
 
 
@@ -81,12 +89,26 @@ def line_behind(chunk: Chunk, position: int) -> int:
 
 def place_of(chunk: Chunk, position: int) -> Place:
     """The place of a position of the chunk, for going on there and for messages."""
-    lines = int(count_newlines(chunk.text, position))
-    return Place(chunk.start.source, chunk.start.offset + position, chunk.start.line + lines)
+    return Lines(chunk).place(position)
 
 
-def bad_line(chunk: Chunk, position: int, message: str) -> BadLine:
-    return BadLine(f"{chunk.name}:{place_of(chunk, position).line}", message)
+class Lines:
+    """Counts the lines of a chunk, each once: positions are asked for in the order of the text."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._position, self._line = 0, chunk.start.line
+
+    def place(self, position: int) -> Place:
+        """The place of a position that is not before the last one."""
+        self._line += int(count_newlines(self._chunk.text[self._position :], position - self._position))
+        self._position = position
+        start = self._chunk.start
+        return Place(start.source, start.offset + position, self._line)
+
+    def bad(self, position: int, message: str) -> BadLine:
+        """The report of a bad line that begins there."""
+        return BadLine(f"{self._chunk.name}:{self.place(position).line}", message)
 
 
 def show(word: bytes) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from lessram.data.batch import Batch
-from lessram.data.lines import bad_line, line_behind, rest_of_line, shorten_number, show
+from lessram.data.lines import Lines, line_behind, rest_of_line, shorten_number, show
 from lessram.data.parsing import REPORTS, Columns, Parsed, RowBuffers, Rules
 from lessram.data.source import Chunk
 from lessram.data.svmlight_kernel import (
@@ -54,7 +54,8 @@ def parse(chunk: Chunk, buffers: RowBuffers, rules: Rules, *, tolerate: int = 0)
         bad += 1
         described[REPORTS - 1 :] = [progress]
         progress = progress._replace(position=line_behind(chunk, int(progress.position)))
-    reports = [bad_line(chunk, int(at.position), _describe(_word(chunk, at), rules, at.status)) for at in described]
+    lines = Lines(chunk)
+    reports = [lines.bad(int(at.position), _describe(_word(chunk, at), rules, at.status)) for at in described]
     return Parsed(_batch(columns, progress, bad), bad, reports, int(progress.hashed))
 
 

@@ -335,11 +335,15 @@ def _features(text, p, marks, rules, columns, k, valued, form, pause):
 
 @kernel
 def parse_lines(text, end, marks, rules, columns, progress):
-    """Parse lines up to `end`, where a newline stands, until all are done or one is bad."""
+    """Parse lines up to `end`, where a newline stands, until all are done or one is bad.
+
+    Behind a line at which it stopped, the marks are those that it made when it began.
+    """
     p, end = np.uint64(progress.position), np.uint64(end)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     hashed, valued, form, pause = progress.hashed, progress.valued, _ANY, 0
-    _mark_delimiters(text, p, end, marks)
+    if progress.status == DONE:
+        _mark_delimiters(text, p, end, marks)
     while p < end:
         line = p
         while is_blank(text[p]):

@@ -354,12 +354,13 @@ def _mark(text, p):
 def parse_lines(text, size, marks, reading, products, rows, names, progress):
     """Parse whole lines up to `size`, behind which stands a newline, until all are done or one is not good.
 
-    Nothing of the line at which it stops is kept.
+    Nothing of the line at which it stops is kept. Behind it, the marks are those that were made at the beginning.
     """
     p, stop = np.uint64(progress.position), np.uint64(size)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
     unlabelled, based = progress.unlabelled, progress.based
-    _mark_names(text, p, stop, marks)
+    if progress.status == DONE:
+        _mark_names(text, p, stop, marks)
     weighted, valued, pause = progress.weighted, progress.valued, 0
     while p < stop:
         line, first, needed = p, k, _ZERO
