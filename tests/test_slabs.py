@@ -108,6 +108,19 @@ def test_a_full_table_fits_into_what_was_reserved():
     assert flat.cells["weight"].tolist() == list(range(SLOTS))
 
 
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_a_full_large_table_needs_no_more_than_is_reserved(in_turn):
+    """The more blocks, the more garbage is let be: a share of the pool, of which garbage is a part itself."""
+    slots = BLOCK << 14
+    order = np.arange(slots).reshape(-1, BLOCK).T.ravel() if in_turn else np.random.default_rng(1).permutation(slots)
+    table = adaptive_store.fresh(slots, BOOK)
+    reserved = len(table.cells)
+    table = table._replace(cells=np.concatenate([table.cells, np.zeros(reserved // 8, table.cells.dtype)]))
+    adaptive_store.put_weights(table, order, np.full(slots, 5))
+    assert table.pool[slabs.HIGHEST] <= reserved
+    assert (adaptive_store.weights(table, 0, None) == 5).all()
+
+
 def test_sizes_of_slabs():
     for used in range(1, BLOCK + 1):
         assert slabs.capacity.py_func(np.uint64(used)) == capacity(used) >= used

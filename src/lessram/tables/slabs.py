@@ -46,9 +46,12 @@ _LAST_OF_ONES, _LAST_OF_TWOS = np.uint64(16), np.uint64(32)
 
 
 def largest_pool(slots: int) -> int:
-    """Cells that a pool may ever need: all promoted, as much garbage as is let be, one slab to move."""
-    live = BLOCK * blocks_for(slots) + START
-    return live + garbage_limit(live, blocks_for(slots)) + 2 * BLOCK
+    """Cells that a pool may ever need: all promoted, as much garbage as is let be, one slab to move.
+
+    A share of all the pool is let be, garbage included: a pool of t cells has at most live + least + t // 24.
+    """
+    live, least = BLOCK * blocks_for(slots) + START, garbage_limit(0, blocks_for(slots))
+    return (live + least) * 24 // 23 + 2 * BLOCK
 
 
 def garbage_limit(top: Any, blocks: Any) -> Any:
