@@ -129,8 +129,9 @@ def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "ads").mkdir()
     for path in ("ads/1.parquet", "tomorrow.parquet"):
         frame.to_parquet(tmp_path / path)
-    learner = lessram.Learner(lessram.Spec(slots=1 << 10))
-    learner.model.save(tmp_path / "clicks.lessram")
+    model = lessram.Model.new(lessram.Spec(slots=1 << 10))
+    model.reader = lessram.read_batches("today.svm", slots=1 << 10).reader
+    model.save(tmp_path / "clicks.lessram")
     X, y = frame[["price"]].to_numpy(), frame["click"].to_numpy()
     names = {"X": X, "y": y, "more": X, "labels": y, "frame": frame.drop(columns="click")}
     for name, code in FENCES:

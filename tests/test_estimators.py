@@ -505,7 +505,7 @@ def test_bad_labels():
         ({"codebook": "auto"}, "codebook needs weights adaptive"),
         ({"weights": "adaptive", "codebook": "mine"}, "codebook must be one of standard, auto, shipped, got 'mine'"),
         ({"rates": "fast"}, "rates must be one of"),
-        ({"scale": None}, "scale must be one of"),
+        ({"scale": None}, "scale must not be None: leave it out for its default"),
         ({"algorithm": "ftrl", "rates": "morris8"}, "algorithm ftrl needs rates squares8 or squares32"),
         ({"l1": "much"}, "l1 must be a number, got 'much'"),
         ({"l2": 1.0}, "l1 and l2 need algorithm ftrl or rda"),

@@ -195,6 +195,6 @@ def test_a_table_without_its_label_teaches_nothing(trained):
 
 def test_squared_loss_has_no_probabilities():
     model = Model.new(Spec(slots=8, loss="squared"))
-    assert lessram.predict(model, [{"a": 1.0}]).tolist() == [0.0]
+    assert lessram.predict(model, [{3: 1.0}]).tolist() == [0.0]
     with pytest.raises(SpecError, match="probabilities need a model of logistic loss, this one has squared loss"):
-        Learner(model).probabilities([{"a": 1.0}])
+        Learner(model).probabilities([{3: 1.0}])

@@ -6,6 +6,7 @@ The public names are imported on first use, so that `import lessram` costs nothi
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ _PLACES = {
     "merge": "lessram.model.merging",
     "predict": "lessram.prediction",
     "read_batches": "lessram.data.reader",
+    "save": "lessram.prediction",
 }
 
 __all__ = [
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from lessram.model.merging import merge
     from lessram.model.model import Model
     from lessram.model.spec import Spec
-    from lessram.prediction import predict
+    from lessram.prediction import predict, save
     from lessram.serving.predictor import Predictor
 
 
@@ -68,13 +70,11 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def save(model: Model, path: str) -> None:
-    """Write a model to a file, whole or not at all."""
-    model.save(path)
-
-
-def load(path: str) -> Model:
+def load(path: str | os.PathLike[str]) -> Model:
     """Read a model from a file; its table stays mapped from the file."""
+    from lessram.errors import SpecError
     from lessram.model.model import Model
 
+    if not isinstance(path, (str, os.PathLike)):
+        raise SpecError(f"path must be the path of a model file, got {type(path).__name__}")
     return Model.load(path)

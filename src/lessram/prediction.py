@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
+from lessram.errors import SpecError
 from lessram.learning.learner import Learner
 from lessram.model import file
+from lessram.model.given import refused
 from lessram.model.model import Kind, Model
 from lessram.model.spec import Spec
 from lessram.numerics.loss import Loss, probabilities
@@ -53,9 +55,8 @@ def open_file(path: Path) -> Model | Served:
 def open_model(path: Path) -> Opened:
     """Open a model file to predict with it."""
     model = open_file(path)
-    if isinstance(model, Served):
-        return Opened(model, Predictor(model), model.store.nbytes)
-    return Opened(model, Learner(model), model.table_bytes)
+    size = model.store.nbytes if isinstance(model, Served) else model.table_bytes
+    return Opened(model, _predictor(model), size)
 
 
 def predict(
@@ -78,12 +79,30 @@ def predict(
     >>> predict(learner, pyarrow.table({"site": ["oslo", "rome"]})).round(1).tolist()
     [0.0, 1.0]
     """
-    if isinstance(model, str | os.PathLike):
-        model = open_model(Path(model)).predictor
-    elif isinstance(model, Model):
-        model = Learner(model)
-    elif isinstance(model, Served):
-        model = Predictor(model)
-    loss = model.model.spec.loss if isinstance(model, Learner) else model.loss
-    found = model.predict(rows)
-    return found if margins or loss != Loss.logistic.name else probabilities(found)
+    chosen = model_of(model)
+    predictor = model if isinstance(model, (Learner, Predictor)) else _predictor(chosen)
+    found = predictor.predict(rows)
+    return found if margins or chosen.spec.loss != Loss.logistic.name else probabilities(found)
+
+
+def save(model: Model | Learner | Served | Predictor, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, whole or not at all."""
+    if isinstance(model, (str, os.PathLike)):
+        raise SpecError(f"lessram.save takes a model, then a path, got {type(model).__name__} first")
+    if not isinstance(path, (str, os.PathLike)):
+        raise SpecError(f"path must be the path of a file, got {type(path).__name__}: lessram.save(model, path)")
+    model_of(model).save(path)
+
+
+def model_of(given: Model | Learner | Served | Predictor | str | os.PathLike[str]) -> Model | Served:
+    """The model behind whatever has one: trained or compressed, in memory or in a file."""
+    if isinstance(given, (str, os.PathLike)):
+        return open_file(Path(given))
+    found = given.model if isinstance(given, Learner) else given.served if isinstance(given, Predictor) else given
+    if not isinstance(found, (Model, Served)):
+        raise refused("model", given, "a Model, a Learner, a Predictor or the path of a model")
+    return found
+
+
+def _predictor(model: Model | Served) -> Learner | Predictor:
+    return Predictor(model) if isinstance(model, Served) else Learner(model)

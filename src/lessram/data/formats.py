@@ -120,30 +120,35 @@ class Stream:
         lines = _Peeked(ChunkReader(self.paths, self._start))
         if form.name == "auto":
             form = msgspec.structs.replace(form, name=_detect(self.paths[0], lines))
-        self.form = form
+        self.form, self._kind = form, form.name
         self._chunks: _Peeked = _Peeked(RowReader(lines, form.csv)) if form.name == "csv" and form.csv.quote else lines
 
-    def decide(self, choices: Choices) -> Reading:
-        """How the features of these sources become slots, from what the user says and what the first rows show."""
-        self._check(choices)
+    def decide(self, choices: Choices, *, in_python: bool = False) -> Reading:
+        """How the features of these sources become slots, from what the user says and what the first rows show.
+
+        `in_python`: whether errors name arguments, not options.
+        """
+        self._check(choices, in_python)
         if self.form.name == "svmlight":
             return Reading(hash=choices.hash, hash_seed=choices.hash_seed)
         if self.form.name == "vw":
             return Reading(vw=_vw_options(choices))
         return Reading(schema=self._guess(choices))
 
-    def _check(self, choices: Choices) -> None:
+    def _check(self, choices: Choices, in_python: bool) -> None:
         tables = ("label", "weight", "columns", "categorical", "numeric", "text")
         named = ("ignore", "keep", "interactions")
         refused = {"svmlight": (*tables, *named), "vw": tables}.get(self.form.name, ("keep",))
         for name in refused:
             if getattr(choices, name):
-                raise SpecError(f"--{name} does not go with {self.form.name} data")
+                said = f"{name}=" if in_python else f"--{name}"
+                raise SpecError(f"{said} does not go with {self._kind} data")
         if self.form.name in TABLES and choices.label is None:
             names = [show(name.encode()) for name in self._guess(choices).columns]
             more = ", ..." if len(names) > _SHOWN_COLUMNS else ""
             columns = f"{', '.join(names[:_SHOWN_COLUMNS])}{more}"
-            raise SpecError(f"{self.form.name} data need --label COLUMN; the columns are {columns}")
+            needed = 'label="COLUMN"' if in_python else "--label COLUMN"
+            raise SpecError(f"{self._kind} data need {needed}; the columns are {columns}")
 
     def _guess(self, choices: Choices) -> Schema:
         said: dict[str, Any] = {
@@ -194,7 +199,7 @@ class Stream:
         if (expected.schema is None) != (self.form.name not in TABLES) or (reading.vw is None) != (
             self.form.name != "vw"
         ):
-            raise SpecError(f"the model was trained on {reading.kind}, got {self.form.name} data")
+            raise SpecError(f"the model was trained on {reading.kind}, got {self._kind} data")
         options = {"labels": labels, "keep_unlabelled": keep_unlabelled}
         if self.form.name == "parquet":
             return self._table_parts(reading, slots, {**options, "tolerate": tolerate, "threads": threads})
@@ -237,7 +242,7 @@ class TableStream(Stream):
     def __init__(self, data: Any, start: Place | None = None, *, columns: Sequence[str] | None = None) -> None:
         from lessram.data.tabular import open_table
 
-        self.paths, self.form, self._start = ["table"], Form(name="parquet"), start or Place()
+        self.paths, self.form, self._kind, self._start = ["table"], Form(name="parquet"), "table", start or Place()
         self._source = open_table(data, columns=columns)
 
     def _table(self) -> Any:

@@ -45,6 +45,10 @@ class Survey(NamedTuple):
     strange: int
 
 
+class NothingHashed(DataError):
+    """A name, or a number that is no slot, where slots are all that is taken."""
+
+
 class Matrix:
     """Rows in memory, checked when this is made, handed out as batches as often as they are needed.
 
@@ -244,7 +248,8 @@ class _Dicts:
         elif not isinstance(name, str):
             raise DataError(f"found {name!r} as a feature, expected a name or a number", place=place)
         elif not self._rules.hashing:
-            raise DataError(f"found the name {name!r}, expected numbers only, since nothing is hashed", place=place)
+            message = f"found the name {name!r}, expected numbers only, since nothing is hashed"
+            raise NothingHashed(message, place=place)
         number = _float32_or_nan(value)
         if not np.isfinite(number):
             expected = "expected a finite number that float32 can hold"
@@ -349,8 +354,8 @@ def _float32_or_nan(value: Any) -> np.float32:
         return np.float32("nan")
 
 
-def _too_large(number: int, rules: Rules, place: str | None = None) -> DataError:
-    return DataError(f"found feature {number}, expected one below {rules.slots}, the number of slots", place=place)
+def _too_large(number: int, rules: Rules, place: str | None = None) -> NothingHashed:
+    return NothingHashed(f"found feature {number}, expected one below {rules.slots}, the number of slots", place=place)
 
 
 def _not_finite(row: int, column: int, value: Any) -> DataError:

@@ -12,6 +12,7 @@ from lessram.data.hashing import hash_number, slot_of_hash
 from lessram.data.scanning import room_for_marks
 from lessram.errors import SpecError
 from lessram.jit import inlined
+from lessram.numerics.plain import whole
 from lessram.numerics.random import hash_seed as spread_seed
 
 HASH_MODES = ("auto", "all", "none")
@@ -46,11 +47,18 @@ def make_rules(slots: int, *, hash: str = "auto", hash_seed: int = 0, labels: st
     for name, found, choices in (("hash", hash, HASH_MODES), ("labels", labels, LABEL_KINDS)):
         if found not in choices:
             raise SpecError(f"{name} must be one of {', '.join(map(repr, choices))}, got {found!r}")
-    if not 1 <= slots <= MOST_SLOTS:
-        raise SpecError(f"slots must be from 1 to 2^{MOST_SLOTS.bit_length() - 1}, got {slots}")
+    slots = slot_count(slots)
     direct = 0 if hash == "all" else slots
     seed = np.uint64(spread_seed(hash_seed))
     return Rules(np.uint64(slots), np.uint64(direct), hash != "none", seed, labels == "real")
+
+
+def slot_count(slots: int) -> int:
+    """The number of slots to read for, checked."""
+    slots = whole("slots", slots)
+    if not 1 <= slots <= MOST_SLOTS:
+        raise SpecError(f"slots must be from 1 to 2^{MOST_SLOTS.bit_length() - 1}, got {slots}")
+    return slots
 
 
 def slot_type(slots: int | np.uint64) -> type[np.uint32] | type[np.uint64]:

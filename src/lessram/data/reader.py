@@ -11,7 +11,7 @@ import numpy as np
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache
 from lessram.data.formats import Choices, Form, Reading, Stream, TableStream
-from lessram.data.parsing import BadLine
+from lessram.data.parsing import BadLine, slot_count
 from lessram.data.pipeline import Parts, Rest, use_wholly
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
@@ -101,6 +101,7 @@ class BatchReader:
         threads: int = 1,
         cache: Cache | None = None,
     ) -> None:
+        slots = slot_count(slots)
         if threads < 1:
             raise SpecError(f"threads must be at least 1, got {threads}")
         self.report = Report(max_errors, start)
@@ -202,10 +203,21 @@ def read_batches(
     >>> [batch.rows for batch, _ in read_batches(table, slots=2**18, label="click")]
     [3]
     """
+    given = {"label": label, "hash": hash, "hash_seed": hash_seed}
+    _check_said_once(given, {"reader": reader, "choices": choices})
     paths = as_paths(sources)
     stream = TableStream(sources, start) if paths is None else Stream(paths, Form(name=format), start)
     if reader is not None:
         reading = msgspec.convert(reader, Reading)
     else:
-        reading = stream.decide(choices or Choices(hash=hash, hash_seed=hash_seed, label=label))
+        reading = stream.decide(choices or Choices(hash=hash, hash_seed=hash_seed, label=label), in_python=True)
     return BatchReader(stream, reading, slots=slots, labels=labels, max_errors=max_errors, start=start, threads=threads)
+
+
+def _check_said_once(given: dict[str, Any], others: dict[str, Any]) -> None:
+    """What says all about features leaves nothing to be said beside it, which would not be heard."""
+    used = [name for name, value in others.items() if value is not None]
+    usual = {"label": None, "hash": "auto", "hash_seed": 0}
+    beside = [name for name, value in given.items() if used and value != usual[name]] + used[1:]
+    if beside:
+        raise SpecError(f"{used[0]} says how features become slots: leave out {', '.join(beside)}")

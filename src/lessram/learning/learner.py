@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.data.checks import checked
+from lessram.data.checks import Sound, sound, with_checked_numbers
 from lessram.data.predicting import batches_to_predict, margins_of
+from lessram.errors import SpecError
 from lessram.learning.kernels import Objective, learn_rows, predict_rows
+from lessram.model.given import refused
 from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.invariant import margin_pieces
@@ -24,7 +26,7 @@ from lessram.tables.adaptive_store import flattened, outgrown, put_book, recoded
 from lessram.tables.blocks import FIRST_SLOT
 from lessram.tables.graded import Graded, GradedRule, graded_rule
 from lessram.tables.halfword import HalfwordRule, HalfwordScratch, halfword_rule, halfword_scratch
-from lessram.tables.layout import SQUARES, Table, copied, tensors_of
+from lessram.tables.layout import SQUARES, Table, copied, slots_of, tensors_of
 from lessram.tables.proximal import ProximalRule
 from lessram.tables.squares import SquaresRule, SquaresScratch, squares_rule, squares_scratch
 from lessram.tables.table import Rule, Scratch, scratch
@@ -104,6 +106,8 @@ class Learner:
     """
 
     def __init__(self, model: Model | Spec) -> None:
+        if not isinstance(model, (Model, Spec)):
+            raise refused("what a Learner learns", model, "a Model or a Spec")
         self.model = Model.new(model) if isinstance(model, Spec) else model
         self.notes: list[str] = []
         """What a user should know about how learning went."""
@@ -118,17 +122,17 @@ class Learner:
     def learn(self, batch: Batch, *, trusted: bool = False) -> NDArray[np.float64]:
         """Predict each row, then learn from it; returns the margins (log-odds) that were predicted.
 
-        `trusted` batches come from a reader of this package and are not checked again.
+        `trusted` batches come from a reader of this package, which has looked at every label, weight and value: only
+        what could break memory is checked again.
         """
-        if not trusted:
-            batch = self._checked(batch)
+        batch, longest = self._ready(batch, trusted)
         if self._mapped:
             self._mapped = False
             self._take_table(copied(self.model.table))
-        self._fit_scratch(batch)
+        self._fit_scratch(longest)
         margins = np.empty(batch.rows)
         if isinstance(self.model.table, Adaptive):
-            self._learn_adaptive(batch, margins)
+            self._learn_adaptive(batch, margins, longest)
         else:
             self._learn(batch, margins)
         return margins
@@ -142,7 +146,7 @@ class Learner:
         if not isinstance(rows, Batch):
             found = batches_to_predict(rows, self.model.reader, self.model.spec.slots)
             return margins_of(partial(self.predict, trusted=True), found)
-        batch = rows if trusted else self._checked(rows)
+        batch, _ = self._ready(rows, trusted)
         margins = np.empty(batch.rows)
         predict_rows(self.model.table, self._rule, batch, self.model.scalars, margins)
         return margins
@@ -165,7 +169,7 @@ class Learner:
         )
         self.model.examples += batch.rows
 
-    def _learn_adaptive(self, batch: Batch, margins: NDArray[np.float64]) -> None:
+    def _learn_adaptive(self, batch: Batch, margins: NDArray[np.float64], longest: int) -> None:
         """Learn, and look at an adaptive table at moments that do not depend on how the stream is cut into batches."""
         done = 0
         while done < batch.rows:
@@ -176,7 +180,7 @@ class Learner:
                 self._design(piece)
             if self.model.examples % LOOK_EVERY == 0:
                 self._fit_form()
-            self._fit_scratch(batch)
+            self._fit_scratch(longest)
             done = stop
 
     def _design(self, piece: Batch) -> None:
@@ -201,12 +205,24 @@ class Learner:
             )
 
     def _take_table(self, table: Table) -> None:
+        if slots_of(table) < self.model.spec.slots:
+            raise SpecError(
+                f"the model's table has {slots_of(table)} slots, its spec says {self.model.spec.slots}: "
+                "Model.new(spec) makes a table that fits"
+            )
         self.model.table = table
         self._rule = rule_for(self.model.spec, table)
         self._scratch = self._new_scratch(_FIRST_SCRATCH)
 
-    def _checked(self, batch: Batch) -> Batch:
-        return checked(batch, self.model.spec.slots, real_labels=self.model.spec.loss == "squared")
+    def _ready(self, batch: Batch, trusted: bool) -> Sound:
+        """The batch as kernels take it, checked as far as nobody has done that before."""
+        model = self.model
+        batch, longest = sound(batch, min(model.spec.slots, slots_of(model.table)))
+        if not trusted:
+            batch = with_checked_numbers(batch, real_labels=model.spec.loss == "squared")
+        if isinstance(model.table, Adaptive):  # which looks ahead through the slots, also behind the last row
+            batch = batch.cut_short()
+        return Sound(batch, longest)
 
     def _new_scratch(self, longest: int) -> Scratch | SquaresScratch | HalfwordScratch | AdaptiveScratch:
         if isinstance(self.model.table, Adaptive):
@@ -218,7 +234,6 @@ class Learner:
             return squares_scratch(longest, cell, pulled=bool(self.model.spec.algorithm))
         return scratch(longest, cell)
 
-    def _fit_scratch(self, batch: Batch) -> None:
-        longest = int(np.diff(batch.indptr).max(initial=0))
+    def _fit_scratch(self, longest: int) -> None:
         if longest > len(self._scratch.words):
             self._scratch = self._new_scratch(2 * longest)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
+from lessram.errors import DataError
 from lessram.jit import inlined, kernel
 from lessram.learning.kernels import row_weight
 from lessram.numerics.loss import Loss, sigmoid, value
@@ -43,6 +44,8 @@ class Scores(NamedTuple):
 
     def add(self, margins: NDArray[np.float64], batch: Batch, loss: Loss) -> None:
         """Add the predictions for a batch."""
+        if not len(margins) == batch.rows == (batch.rows if batch.weights is None else len(batch.weights)):
+            raise DataError(f"found {len(margins)} margins for a batch of {batch.rows} rows, expected one a row")
         add_rows(self, margins, batch.labels, batch.weights, int(loss), np.empty((3, BLOCK)))
         self.sums[_FEATURES] += batch.features
 

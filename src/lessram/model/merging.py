@@ -12,7 +12,8 @@ Sums are exact before they are rounded once, so that no order of the replicas is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.errors import DataError, SpecError
+from lessram.model.given import TRAINED, Trained, refused, trained_model
 from lessram.model.model import INTERCEPT, INTERCEPT_STATE, NONZEROS, SQUARES, Model
 from lessram.model.spec import Spec
 from lessram.numerics.accumulator import accumulator
@@ -40,24 +42,31 @@ MEANS = ("touched", "all")
 
 
 def merge(
-    base: Model | None, replicas: Sequence[Model], *, mean: str = MEANS[0], names: Sequence[str] | None = None
+    base: Trained | None, replicas: Iterable[Trained], *, mean: str = MEANS[0], names: Sequence[str] | None = None
 ) -> Model:
     """One model from replicas that began as copies of `base` and learned different data; None: that began with nothing.
 
-    The result has memory of its own, for one table; nothing that is given changes, and all of it may be mapped from
-    files. One replica alone comes out as it is. `names` are what errors call the base and the replicas.
+    Base and replicas are models, learners, or paths of trained models. The result has memory of its own, for one table;
+    nothing that is given changes, and all of it may be mapped from files. One replica alone comes out as it is. `names`
+    are what errors call the base and the replicas.
 
     >>> import numpy as np
     >>> from lessram import Batch, Learner
     >>> learners = [Learner(Spec(slots=8, seed=seed)) for seed in (1, 2)]
     >>> for learner in learners:
     ...     margins = learner.learn(Batch(np.float32([1, 0] * 50), np.arange(101), np.uint32([3, 5] * 50)))
-    >>> merge(None, [learner.model for learner in learners]).examples
+    >>> merge(None, learners).examples
     200
     """
-    names = names or ["the base", *(f"replica {k}" for k in range(1, len(replicas) + 1))]
-    _check_choices(base, replicas, mean, names)
-    start = Model.new(replicas[0].spec) if base is None else base
+    given = _listed(replicas)
+    names = names or ["the base", *(f"replica {k}" for k in range(1, len(given) + 1))]
+    begun = None if base is None else trained_model(base, names[0])
+    models = [trained_model(one, name) for one, name in zip(given, names[1:], strict=True)]
+    _check_choices(begun, models, mean, names)
+    return _merged(Model.new(models[0].spec) if begun is None else begun, models, mean, names)
+
+
+def _merged(start: Model, replicas: Sequence[Model], mean: str, names: Sequence[str]) -> Model:
     for model, name in zip(replicas, names[1:], strict=True):
         _check_beginning(start, model, name)
     spec = msgspec.structs.replace(replicas[0].spec, seed=min(model.spec.seed for model in replicas))
@@ -75,6 +84,12 @@ def merge(
 
 
 # What cannot be merged ------------------------------------------------------------------------------------------------
+
+
+def _listed(replicas: Iterable[Trained]) -> list[Trained]:
+    if isinstance(replicas, (str, os.PathLike)) or not isinstance(replicas, Iterable):
+        raise refused("replicas", replicas, f"a list, each of them {TRAINED}")
+    return list(replicas)
 
 
 def _check_choices(base: Model | None, replicas: Sequence[Model], mean: str, names: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ here, and nothing else.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from lessram.numerics.counter import Counter, gentle, morris
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
 from lessram.numerics.minifloat import Minifloat
+from lessram.numerics.plain import flag, real, text, whole
 from lessram.numerics.proximal import ALGORITHMS, Shrinkage, shrinkage
 from lessram.tables.book import packaged_book, scaled
 from lessram.tables.layout import ADAPTIVE, GAMMA, HALFWORD, PROXIMAL, RATE_STATE, SQUARES, cell_type
@@ -39,6 +41,17 @@ LEAST_SQUARES_BASE = 1.01
 """Below it the accumulator's estimate of a logarithm may be more than one level low, and its sums biased."""
 
 _DEFAULT_BASE = 1.1
+_DEFAULT_RATES = "squares8"
+_RATES_BY_COUNTS = {ADAPTIVE: ("ladder8",), GAMMA: ("morris8", "ladder8")}
+"""Of weights whose resolution follows a counter, the rates that go with them, the default first. In adaptive weights
+the counter is a part of the bytes, and exact at first as ladder8 is."""
+_FORMS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("slots", "offset", "seed"), whole),
+    **dict.fromkeys(("alpha", "beta", "base", "radius", "l1", "l2", "gamma"), real),
+    **dict.fromkeys(("weights", "rates", "step_rule", "loss", "scale", "algorithm", "codebook"), text),
+    **dict.fromkeys(("rate_floor", "intercept"), flag),
+}
+"""What each choice is."""
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,10 +72,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """float32, a fixed-point format qN.M of at most 16 bits, e3m6, a 10-bit minifloat that goes with squares6 (e3m6x2,
     e3m6x0.5 ...: the same, so many times as wide), or adaptive: a byte for a rare coordinate, more for others.
     gamma is a control: the paper's grids of gamma times the rate, whose bits are counted but not saved."""
-    rates: str = "squares8"
+    rates: str = ""
     """global: alpha / sqrt(t). By counts: exact32; morris8, the paper's 8-bit randomized counter; ladder8, one that is
     exact for small counts. By squared gradients: squares32, or squares8, an 8-bit randomized accumulator,
-    or squares6, one of 6 bits that shares a 16-bit cell with weights e3m6."""
+    or squares6, one of 6 bits that shares a 16-bit cell with weights e3m6. By default squares8; ladder8 with weights
+    adaptive, morris8 with gamma."""
     step_rule: str = ""
     """plain, or invariant: a large step ends where many small ones would. By default invariant with squares."""
     loss: str = "logistic"
@@ -99,6 +113,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Of weights gamma: the grid's step is at most gamma times the rate."""
 
     def __post_init__(self) -> None:
+        self._settle_types()
         self._settle_algorithm()
         self._settle_resolution()
         if self.step_rule == "":
@@ -119,9 +134,19 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.rate_floor and (self.weights in ("float32", ADAPTIVE, GAMMA) or self.rates in SQUARES):
             raise SpecError("rate_floor needs fixed-point weights and a global rate or counts")
 
+    def _settle_types(self) -> None:
+        """Everything as a file gives it back, so that what can be trained can be saved and opened."""
+        for name, form in _FORMS.items():
+            given = getattr(self, name)
+            if given is msgspec.UNSET or (name == "radius" and given is None):
+                continue
+            if given is None and name != "slots":
+                raise SpecError(f"{name} must not be None: leave it out for its default")
+            msgspec.structs.force_setattr(self, name, form(name, given))
+
     def _settle_algorithm(self) -> None:
         """One form for each choice, so that equal choices are equal bytes: unset under ogd, numbers elsewhere."""
-        penalties = {"l1": float(self.l1 or 0.0), "l2": float(self.l2 or 0.0)}
+        penalties = {"l1": self.l1 or 0.0, "l2": self.l2 or 0.0}
         for name, value in penalties.items():
             if not 0 <= value <= 1e6:
                 raise SpecError(f"{name} must be between 0 and 1e6, got {value}")
@@ -137,30 +162,27 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             msgspec.structs.force_setattr(self, name, value)
 
     def _settle_resolution(self) -> None:
-        """Weights whose resolution follows a counter have its rates; what else they need gets its default."""
+        """Weights whose resolution follows a counter have its rates; what was left open gets its default."""
+        by_counts = _RATES_BY_COUNTS.get(self.weights, ())
+        if by_counts and self.rates not in ("", *by_counts):
+            raise SpecError(
+                f"weights {self.weights} have rates by randomized counts, got rates {self.rates}: "
+                f"leave rates out, or say {' or '.join(by_counts)}"
+            )
+        settled: dict[str, Any] = {"rates": self.rates or (*by_counts, _DEFAULT_RATES)[0]}
         if self.weights == ADAPTIVE:
-            self._settle_counts("ladder8")  # part of their bytes, and exact at first as ladder8 is
-            settled: dict[str, Any] = {"codebook": CODEBOOKS[0] if self.codebook is msgspec.UNSET else self.codebook}
-        elif self.weights == GAMMA:
-            self._settle_counts("ladder8" if self.rates == "ladder8" else "morris8")
-            settled = {"gamma": 1.0 if self.gamma is msgspec.UNSET else self.gamma}
-        else:
-            settled = {}
+            settled["codebook"] = CODEBOOKS[0] if self.codebook is msgspec.UNSET else self.codebook
+        if self.weights == GAMMA:
+            settled["gamma"] = 1.0 if self.gamma is msgspec.UNSET else self.gamma
+        for name, value in settled.items():
+            msgspec.structs.force_setattr(self, name, value)
         for name, weights in {"codebook": ADAPTIVE, "gamma": GAMMA}.items():
-            if name in settled:
-                msgspec.structs.force_setattr(self, name, settled[name])
-            elif getattr(self, name) is not msgspec.UNSET:
+            if name not in settled and getattr(self, name) is not msgspec.UNSET:
                 raise SpecError(f"{name} needs weights {weights}, got weights {self.weights}")
         if self.codebook not in (msgspec.UNSET, *CODEBOOKS):
             raise SpecError(f"codebook must be one of {', '.join(CODEBOOKS)}, got {self.codebook!r}")
         if self.gamma is not msgspec.UNSET and not 0 < self.gamma <= 1e6:
             raise SpecError(f"gamma must be above 0 and at most 1e6, got {self.gamma}")
-
-    def _settle_counts(self, rates: str) -> None:
-        default = next(field.default for field in msgspec.structs.fields(type(self)) if field.name == "rates")
-        if self.rates not in (default, "morris8", "ladder8"):
-            raise SpecError(f"weights {self.weights} have rates by randomized counts, got rates {self.rates}")
-        msgspec.structs.force_setattr(self, "rates", rates)
 
     def _check_choices(self) -> None:
         choices = {
@@ -201,7 +223,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         >>> spec.weights, spec.rates, spec.step_rule, spec.alpha
         ('q2.13', 'morris8', 'plain', 0.2)
         """
-        return cls(**{**PAPER, **choices})
+        return cls(**{**PAPER, **halfword_choices(choices), **choices})
 
     @property
     def shrinkage(self) -> Shrinkage | None:
@@ -252,11 +274,15 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def halfword_choices(chosen: dict[str, Any]) -> dict[str, str]:
-    """What weights and rates say of each other where only one of the 16-bit cell's pair was chosen.
+    """What weights and rates say of each other where only one of them was chosen, and the other cannot be any.
 
     >>> halfword_choices({"rates": "squares6"}), halfword_choices({"weights": "e3m6x2"}), halfword_choices({})
     ({'weights': 'e3m6', 'rates': 'squares6'}, {'weights': 'e3m6', 'rates': 'squares6'}, {})
+    >>> halfword_choices({"weights": "adaptive"})
+    {'rates': 'ladder8'}
     """
     weights, rates = HALFWORD
-    implied = chosen.get("rates") == rates or str(chosen.get("weights", "")).startswith(weights)
-    return {"weights": weights, "rates": rates} if implied else {}
+    if chosen.get("rates") == rates or str(chosen.get("weights", "")).startswith(weights):
+        return {"weights": weights, "rates": rates}
+    by_counts = _RATES_BY_COUNTS.get(chosen.get("weights", ""))
+    return {"rates": by_counts[0]} if by_counts else {}

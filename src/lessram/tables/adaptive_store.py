@@ -72,6 +72,10 @@ def _lines(blocks: int) -> NDArray[np.uint32]:
     return spare[skipped : skipped + WORDS * blocks]
 
 
+def slots(table: Adaptive) -> int:
+    return int(table.pool[SLOTS])
+
+
 def nbytes(table: Adaptive) -> int:
     """Bytes that were really touched: the pool counts as far as it ever reached."""
     return table.codes.nbytes + int(table.pool[HIGHEST]) * CELL.itemsize

@@ -103,6 +103,11 @@ def nbytes_of(table: Table) -> int:
     return table.cells.nbytes
 
 
+def slots_of(table: Table) -> int:
+    """How many coordinates the table has."""
+    return adaptive_store.slots(table) if isinstance(table, Adaptive) else len(table.cells)
+
+
 def is_writable(table: Table) -> bool:
     return bool(table.cells.flags.writeable)
 
