@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference_svmlight import read_lines
 
+from lessram.data.delimiters import WINDOW
 from lessram.data.parsing import Parsed, RowBuffers, make_rules
 from lessram.data.source import Chunk, Place
 from lessram.data.svmlight import parse
@@ -294,6 +295,8 @@ regular_indexes = st.integers(0, 8).flatmap(lambda digits: st.integers(0, 10**di
 regular_values = {
     "digits": st.integers(0, 9).map(str),
     "decimals": st.decimals(-10, 10, allow_nan=False, places=8).map(lambda x: f"{x:.6f}"),
+    "numbers": st.decimals(-(10**5), 10**5, allow_nan=False, places=2).map(str),
+    "whole": st.integers(-10, 10**8).map(str),
     "short": st.tuples(st.floats(-1, 1), st.integers(1, 9)).map(lambda pair: f"{pair[0]:.{pair[1]}f}"),
 }
 regular_parts = st.sampled_from(sorted(regular_values)).flatmap(
@@ -325,10 +328,31 @@ def test_a_feature_that_breaks_a_row_of_equals_anywhere() -> None:
         "",
         "x",
     ]
-    for usual in ("31:1", "4:2", "123456:0.25", "5:-1.5"):
+    for usual in ("31:1", "4:2", "123456:0.25", "5:-1.5", "6:12", "7:-317.25", "8:12345678", "9:.5"):
         for word in breaks:
             for place in range(12):
                 check(" ".join(["1", *[usual] * place, word, *[usual] * 12, "9:1\n"]).encode())
+
+
+@pytest.mark.parametrize("usual", ["1", "0.12345678", "-2.5", "12", "-317.25"])
+def test_lines_longer_than_a_window_of_delimiters(usual: str) -> None:
+    """Windows end at other bytes of a feature in every line."""
+    chance = random.Random(3)
+    for length in (WINDOW // 64, 4 * WINDOW):
+        words = [f"{chance.randrange(10 ** chance.randrange(1, 8))}:{usual}" for _ in range(4 * WINDOW // 16)]
+        lines = ["1 " + " ".join(words[i : i + length]) + "\n" for i in range(0, len(words), length)]
+        check("".join(lines).encode())
+    for blanks in range(70):
+        long = b"1 " + b" ".join([b"3:" + usual.encode()] * 9 + [b" " * blanks + b"4:1#" + b"5" * 2 * WINDOW])
+        check(long + b"\n0 6:1 7:" + usual.encode())
+
+
+def test_windows_of_one_text_say_nothing_of_the_next() -> None:
+    rules = make_rules(1000)
+    buffers = RowBuffers(rules)
+    for word in (b"3:1", b"14:0.5", b"7:25", b"8:1"):
+        text = b"".join(b"1" + b" " * blanks + b" ".join([word] * 12) + b"\n" for blanks in range(1, 9))
+        assert rows_of(parse(chunk_of(text), buffers, rules)) == rows_of(parse_text(text))
 
 
 @settings(max_examples=300, deadline=None)

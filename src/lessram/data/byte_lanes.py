@@ -15,7 +15,7 @@ from llvmlite import ir
 from lessram.jit import cgutils, inlined, intrinsic, target_features, types
 from lessram.numerics.memory_words import bits_set, trailing_zeros
 
-AVAILABLE = {"avx512bw", "avx512dq", "avx512vbmi", "avx512vbmi2", "bmi2"} <= target_features()
+AVAILABLE = {"avx512bw", "avx512cd", "avx512dq", "avx512vbmi", "avx512vbmi2", "bmi2"} <= target_features()
 
 _ONE = np.uint64(1)
 
@@ -40,7 +40,7 @@ def ends_before(wrong, ends, newlines):
 # Lanes, while code is generated.
 
 LANES = 8
-BIT, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+BIT, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))
 BYTES, BITS, NUMBERS = ir.VectorType(I8, 64), ir.VectorType(BIT, 64), ir.VectorType(I64, LANES)
 
 
@@ -48,6 +48,23 @@ def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     """Call an instruction by the name that LLVM has for it."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def word_of(text: bytes) -> int:
+    """The number that these bytes are in memory."""
+    return int.from_bytes(text, "little")
+
+
+def all_lanes(number: int) -> Any:
+    """The same number in all lanes."""
+    return ir.Constant(NUMBERS, [number & (1 << 64) - 1] * LANES)
+
+
+def bytes_above(builder: Any, lanes: Any, most: int) -> Any:
+    """Not 0 in lanes with a byte above that of the same place in `most`."""
+    largest = builder.bitcast(all_lanes(most), BYTES)
+    above = call(builder, "llvm.usub.sat.v64i8", BYTES, builder.bitcast(lanes, BYTES), largest)
+    return builder.bitcast(above, NUMBERS)
 
 
 def constant(number: Callable[[int], int]) -> Any:

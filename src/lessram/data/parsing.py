@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
+from lessram.data.delimiters import Delimiters
 from lessram.data.hashing import hash_number, slot_of_hash
 from lessram.data.scanning import room_for_marks
 from lessram.errors import SpecError
@@ -101,6 +102,7 @@ class RowBuffers:
         self._dtype = slot_type(rules.slots)
         self.columns = self._allocate(0)
         self.marks = room_for_marks(0)
+        self.delimiters = Delimiters.new()
 
     def fit(self, most: int) -> Columns:
         """Columns with room for `most` rows and as many features."""

@@ -1,181 +1,223 @@
 """Several features at once, where the processor can do it (data/byte_lanes.py).
 
-Most svmlight text is one of two kinds, and a line of either is as regular as text gets:
+Most svmlight text is one of a few kinds:
 
-    12345:1 678:1 9:1             things that are there or not, or a few times       up to eight features a time
-    12345:0.0862 678:-1.7552      words weighed, numbers scaled                      up to four
+    12345:1 678:1 9:1             things that are there or not, or a few times
+    12345:0.0862 678:-1.7552      words weighed, numbers scaled
+    12345:12 678:0.5 9:-317.25    any short numbers
 
-Sixty-four bytes are looked at together. How many of the features in them are well-formed is told by a few operations on
-masks of these bytes (`digit_features`, `decimal_features`). One permutation of the bytes then puts the digits of every
-number at the end of a lane of its own, and three multiplications turn all lanes into numbers (`write_...`):
+Of eight features at a time the eight bytes before each colon, those behind it and, of a fraction, those before its end
+are put into lanes; where delimiters stand is known (data/delimiters.py). Three multiplications turn the digits of all
+lanes into numbers:
 
-    12345:0.0862 678:0.1755   ->   |00012345|00000678| ... |00000862|00001755| ...
+    12345:0.0862 678:0.1755   ->   |00012345|00000678| ...   |.0862|.1755| ...   |00000862|00001755| ...
 
-Whatever is not of these forms goes through the loop of data/svmlight_kernel.py, as does everything on other processors.
+Whatever is wrong with a feature leaves bits in its lane that should be 0. What is not of these forms goes through the
+loop of data/svmlight_kernel.py, as does everything on other processors.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-import numpy as np
 from llvmlite import ir
 
 from lessram.data.byte_lanes import (
+    BIT,
     BYTES,
+    I8,
+    I16,
     I32,
     I64,
     LANES,
     NUMBERS,
-    behind_runs,
+    all_lanes,
+    bytes_above,
     call,
-    constant,
-    ends_before,
-    from_second_lane,
-    numbered,
-    picked,
-    places_of,
     splat,
+    word_of,
 )
-from lessram.data.scanning import mask_of, mask_of_range
-from lessram.jit import inlined, intrinsic, types
+from lessram.jit import intrinsic, types
+from lessram.numerics.memory_words import byte_address
 
-DIGIT_FEATURES, DECIMAL_FEATURES = 8, 4
+SEVERAL = LANES
 """How many are written at once; as many places of the arrays are overwritten."""
 LONGEST = 8
-"""Digits of an index, and of a fraction."""
-
-_ONE, _TWO = np.uint64(1), np.uint64(2)
-_colons, _points, _minuses, _spaces, _newlines = (mask_of(character) for character in (b":", b".", b"-", b" ", b"\n"))
-_digits = mask_of_range(b"0", b"9")
-
-
-@inlined
-def _nine_in_a_row(bits):
-    """Where nine or more bits that are set begin."""
-    two = bits & (bits >> _ONE)
-    four = two & (two >> _TWO)
-    return four & (four >> np.uint64(4)) & (bits >> np.uint64(8))
-
-
-@inlined
-def digit_features(text, p):
-    """How many features `index:digit` follow each other from `p` on, within 64 bytes and one line.
-
-    The index has up to 8 digits, a space or a newline stands behind the value. Also returns where behind `p` the
-    newline stands that ends the last of them; 64 if it is none.
-    """
-    colons, digits, newlines = _colons(text, p), _digits(text, p), _newlines(text, p)
-    ends = _spaces(text, p) | newlines
-    starts = (ends << _ONE) | _ONE
-    wrong = (starts & ~digits) | (colons ^ behind_runs(starts, digits)) | _nine_in_a_row(digits)
-    wrong |= ((colons << _ONE) & ~digits) | (ends ^ (colons << _TWO))
-    return ends_before(wrong, ends, newlines)
-
-
-@inlined
-def decimal_features(text, p):
-    """As `digit_features`, for `index:digit.digits` with up to 8 digits behind the point and perhaps a minus before."""
-    colons, digits, newlines = _colons(text, p), _digits(text, p), _newlines(text, p)
-    ends, points = _spaces(text, p) | newlines, _points(text, p)
-    starts, fractions = (ends << _ONE) | _ONE, points << _ONE
-    values = colons << _ONE
-    negative = values & _minuses(text, p)
-    units = (values ^ negative) | (negative << _ONE)
-    wrong = (starts & ~digits) | (colons ^ behind_runs(starts, digits)) | _nine_in_a_row(digits)
-    wrong |= (units & ~digits) | (points ^ (units << _ONE))
-    wrong |= (fractions & ~digits) | (ends ^ behind_runs(fractions, digits))
-    return ends_before(wrong, ends, newlines)
-
+"""Digits of an index, and of a fraction. As many bytes before the first delimiter are read."""
 
 _PAIRS, _FOURS = ir.VectorType(ir.IntType(16), 32), ir.VectorType(I32, 16)
+_COUPLES = ir.VectorType(I16, LANES)
+_FLOATS, _DOUBLES = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(ir.DoubleType(), LANES)
 
 
-def _spelled(builder: Any, text: Any, before: Any, behind: Any) -> Any:
-    """The number between two places in each lane: digits in pairs, then in fours, then all eight."""
-    byte = builder.add(behind, numbered(-8))
-    digits = builder.xor(picked(builder, text, byte), constant(lambda lane: ord("0")))
-    digits = builder.select(builder.icmp_signed(">", byte, before), digits, constant(lambda lane: 0))
+class _Words(NamedTuple):
+    """Eight features as they stand in the text, as code is generated: a lane each."""
+
+    index: Any
+    """The eight bytes before the colon."""
+    index_length: Any
+    value: Any
+    """The eight bytes behind the colon."""
+    value_length: Any
+    last: Callable[[], Any]
+    """The eight bytes before the end."""
+
+
+class _Found(NamedTuple):
+    """What they say."""
+
+    indexes: Any
+    values: Any
+    wrong: Any
+    """Not 0 where something else stands."""
+
+
+def _kept(builder: Any, length: Any) -> Any:
+    """The bits of the last so many bytes of each lane; none for a length that is not 1 to 8."""
+    bits = builder.sub(all_lanes(64), builder.shl(length, all_lanes(3)))
+    return call(builder, "llvm.x86.avx512.psllv.q.512", NUMBERS, all_lanes(-1), bits)
+
+
+def _not_1_to_8(builder: Any, length: Any) -> Any:
+    """Not 0 in lanes with any other length."""
+    return builder.and_(builder.sub(length, all_lanes(1)), all_lanes(~(LONGEST - 1)))
+
+
+def _number(builder: Any, digits: Any) -> Any:
+    """The number that eight digits make: they become numbers in pairs, then in fours, then all eight."""
+    digits = builder.bitcast(digits, BYTES)
     pairs = call(builder, "llvm.x86.avx512.pmaddubs.w.512", _PAIRS, digits, ir.Constant(BYTES, [10, 1] * 32))
     fours = call(builder, "llvm.x86.avx512.pmaddw.d.512", _FOURS, pairs, ir.Constant(_PAIRS, [100, 1] * 16))
     fours = builder.bitcast(fours, NUMBERS)
-    high = builder.and_(fours, ir.Constant(NUMBERS, [0xFFFFFFFF] * LANES))
-    low = builder.lshr(fours, ir.Constant(NUMBERS, [32] * LANES))
-    return builder.add(builder.mul(high, ir.Constant(NUMBERS, [10**4] * LANES)), low)
+    high, low = builder.and_(fours, all_lanes(0xFFFFFFFF)), builder.lshr(fours, all_lanes(32))
+    return builder.add(builder.mul(high, all_lanes(10**4)), low)
 
 
-def _first_lanes(builder: Any, lanes: Any, first: int, count: int) -> Any:
-    order = ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))
-    return builder.shuffle_vector(lanes, ir.Constant(lanes.type, ir.Undefined), order)
+def _spelled(builder: Any, word: Any, length: Any) -> tuple[Any, Any]:
+    """The number that the last so many bytes of each lane spell, and what is not 0 if these are not 1 to 8 digits."""
+    digits = builder.and_(builder.xor(word, all_lanes(word_of(b"00000000"))), _kept(builder, length))
+    wrong = builder.or_(bytes_above(builder, digits, word_of(b"\t" * 8)), _not_1_to_8(builder, length))
+    return _number(builder, digits), wrong
 
 
-def _small(builder: Any, lanes: Any, kind: Any, count: int) -> Any:
-    """Whole numbers below 2^31 as floats of some kind."""
-    return builder.sitofp(builder.trunc(lanes, ir.VectorType(I32, count)), ir.VectorType(kind, count))
+def _digit_features(builder: Any, words: _Words) -> _Found:
+    """Values of one digit."""
+    indexes, wrong = _spelled(builder, words.index, words.index_length)
+    value = builder.and_(builder.xor(words.value, all_lanes(ord("0"))), all_lanes(0xFF))
+    wrong = builder.or_(wrong, builder.xor(words.value_length, all_lanes(1)))
+    wrong = builder.or_(wrong, bytes_above(builder, value, 9))
+    return _Found(indexes, builder.sitofp(value, _FLOATS), wrong)
 
 
-def _digit_lanes(builder: Any, text: Any, marks: Any) -> tuple[Any, Any]:
-    """Eight indexes and eight values of one digit."""
-    places = places_of(builder, marks)
-    colon = picked(builder, places, constant(lambda lane: 2 * lane))
-    before = picked(builder, places, constant(lambda lane: 2 * lane - 1))
-    before = from_second_lane(builder, before, -1)
-    value = picked(builder, text, builder.add(colon, constant(lambda lane: 1)))
-    value = builder.and_(builder.bitcast(value, NUMBERS), ir.Constant(NUMBERS, [0x0F] * LANES))
-    return _spelled(builder, text, before, colon), _small(builder, value, ir.FloatType(), LANES)
-
-
-def _decimal_lanes(builder: Any, text: Any, marks: Any) -> tuple[Any, Any]:
-    """Four indexes and four decimal values: (digit * 10^n + fraction) / 10^n, one rounding of two exact numbers."""
-    places, half = places_of(builder, marks), LANES // 2
-    behind = picked(builder, places, constant(lambda lane: 2 * lane if lane < half else 2 * (lane - half) + 1))
-    before = picked(builder, places, constant(lambda lane: 2 * lane - 1 if lane < half else 2 * (lane - half)))
-    first = picked(builder, text, builder.add(before, constant(lambda lane: 1)))  # of the value
-    negative = builder.icmp_unsigned("==", first, constant(lambda lane: ord("-") if lane >= half else 0))
-    before = builder.add(before, constant(lambda lane: 0 if lane < half else 2))  # the point, with a digit before it
-    before = builder.sub(before, builder.sext(negative, BYTES))
-    before = from_second_lane(builder, before, -1)
-    numbers = _spelled(builder, text, before, behind)
-    unit = picked(builder, text, builder.sub(before, constant(lambda lane: 1)))
-    length = builder.sub(builder.sub(behind, before), constant(lambda lane: 2))  # of the fraction, less 1
-    power = ir.Constant(ir.VectorType(ir.DoubleType(), LANES), [10.0 ** (n + 1) for n in range(LONGEST)])
-    power = call(builder, "llvm.x86.avx512.permvar.df.512", power.type, power, builder.bitcast(length, NUMBERS))
-    unit = builder.and_(builder.bitcast(unit, NUMBERS), ir.Constant(NUMBERS, [0x0F] * LANES))
-    negative = builder.bitcast(builder.sext(negative, BYTES), NUMBERS)
-    fraction, unit, power, negative = (
-        _first_lanes(builder, lanes, half, half) for lanes in (numbers, unit, power, negative)
-    )
-    fraction, unit = (_small(builder, lanes, ir.DoubleType(), half) for lanes in (fraction, unit))
+def _decimal_features(builder: Any, words: _Words) -> _Found:
+    """A digit, a point, a fraction: (digit * 10^n + fraction) / 10^n, one rounding of two exact numbers."""
+    indexes, wrong = _spelled(builder, words.index, words.index_length)
+    negative = builder.icmp_unsigned("==", builder.and_(words.value, all_lanes(0xFF)), all_lanes(ord("-")))
+    head = builder.select(negative, builder.lshr(words.value, all_lanes(8)), words.value)
+    head = builder.xor(head, all_lanes(word_of(b"0.")))
+    head = builder.and_(head, all_lanes(0xFFFF))  # the digit, and 0 for the point
+    before = builder.select(negative, all_lanes(3), all_lanes(2))
+    length = builder.sub(words.value_length, before)
+    fraction, wrong_fraction = _spelled(builder, words.last(), length)
+    wrong = builder.or_(builder.or_(wrong, wrong_fraction), bytes_above(builder, head, 9))
+    power = ir.Constant(_DOUBLES, [10.0 ** (n + 1) for n in range(LONGEST)])
+    power = call(builder, "llvm.x86.avx512.permvar.df.512", _DOUBLES, power, builder.sub(length, all_lanes(1)))
+    unit, fraction = (builder.sitofp(lanes, _DOUBLES) for lanes in (builder.and_(head, all_lanes(0xFF)), fraction))
     value = builder.fdiv(builder.fadd(builder.fmul(unit, power), fraction), power)
-    negative = builder.icmp_signed("<", negative, ir.Constant(negative.type, [0] * half))
     value = builder.select(negative, builder.fneg(value), value)
-    floats = builder.fptrunc(value, ir.VectorType(ir.FloatType(), half))
-    return _first_lanes(builder, numbers, 0, half), floats
+    return _Found(indexes, builder.fptrunc(value, _FLOATS), wrong)
 
 
-def _writer(lanes_of: Any, meaning: str) -> Any:
-    def write(typingctx, text, p, marks, slots, values, k, at, limit):  # type: ignore[no-untyped-def]
+def _number_features(builder: Any, words: _Words) -> _Found:
+    """Up to eight digits, one of which may be a point, and perhaps a minus: whole number / 10^n."""
+    indexes, wrong = _spelled(builder, words.index, words.index_length)
+    negative = builder.icmp_unsigned("==", builder.and_(words.value, all_lanes(0xFF)), all_lanes(ord("-")))
+    length = builder.sub(words.value_length, builder.select(negative, all_lanes(1), all_lanes(0)))
+    kept, last = _kept(builder, length), words.last()
+    points = builder.icmp_unsigned("==", builder.bitcast(last, BYTES), ir.Constant(BYTES, [ord(".")] * 64))
+    points = builder.and_(builder.bitcast(builder.sext(points, BYTES), NUMBERS), kept)
+    lowest = builder.and_(points, builder.sub(all_lanes(0), points))
+    one = builder.sub(builder.shl(lowest, all_lanes(8)), lowest)
+    there = builder.icmp_unsigned("!=", points, all_lanes(0))
+    digits = builder.xor(last, all_lanes(word_of(b"00000000")))
+    digits = builder.and_(builder.and_(digits, kept), builder.xor(points, all_lanes(-1)))
+    before = builder.and_(digits, builder.select(there, builder.sub(lowest, all_lanes(1)), all_lanes(0)))
+    together = builder.or_(builder.xor(digits, before), builder.shl(before, all_lanes(8)))
+    how_many = builder.sub(length, builder.select(there, all_lanes(1), all_lanes(0)))
+    for more in (
+        builder.xor(points, one),
+        bytes_above(builder, digits, word_of(b"\t" * 8)),
+        _not_1_to_8(builder, length),
+        _not_1_to_8(builder, how_many),
+    ):
+        wrong = builder.or_(wrong, more)
+    behind = builder.lshr(call(builder, "llvm.ctlz.v8i64", NUMBERS, points, BIT(0)), all_lanes(3))
+    power = ir.Constant(_DOUBLES, [10.0**n for n in range(LONGEST)])  # n modulo 8: without a point it is 8
+    power = call(builder, "llvm.x86.avx512.permvar.df.512", _DOUBLES, power, behind)
+    value = builder.fdiv(builder.sitofp(_number(builder, together), _DOUBLES), power)
+    value = builder.select(negative, builder.fneg(value), value)
+    return _Found(indexes, builder.fptrunc(value, _FLOATS), wrong)
+
+
+def _writer(read: Any, meaning: str) -> Any:
+    def write(typingctx, text, start, places, kinds, number, slots, values, k, at, limit):  # type: ignore[no-untyped-def]
         u = types.uint64
-        signature = types.UniTuple(u, 3)(text, u, u, slots, values, u, u, u)
+        signature = types.UniTuple(u, 4)(text, u, places, kinds, u, slots, values, u, u, u)
 
         def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            _, p, marks, _, _, k, at, limit = args
+            text, start, places, kinds, number, slots, values, k, at, limit = args
 
-            def address(argument: int, index: Any, kind: Any) -> Any:
-                array = context.make_array(signature.args[argument])(context, builder, args[argument])
-                return builder.bitcast(builder.gep(array.data, [index]), kind.as_pointer())
+            def pointer(argument: int, array: Any, index: Any, size: int, kind: Any) -> Any:
+                byte = builder.mul(index, I64(size))
+                data = byte_address(context, builder, signature.args[argument], array, byte)
+                return builder.bitcast(data, kind.as_pointer())
 
-            block = builder.load(address(0, p, BYTES))
-            block.align = 1
-            numbers, floats = lanes_of(builder, block, marks)
-            count, kind = floats.type.count, context.get_data_type(signature.args[3].dtype)
-            found = numbers if kind == I64 else builder.trunc(numbers, ir.VectorType(kind, count))
-            builder.store(found, address(3, k, found.type)).align = kind.width // 8
-            builder.store(floats, address(4, at, floats.type)).align = 4
-            zero = builder.fcmp_ordered("==", floats, ir.Constant(floats.type, [0.0] * count))
-            large = builder.icmp_unsigned(">=", numbers, splat(builder, limit, count))
-            other = builder.fcmp_ordered("!=", floats, ir.Constant(floats.type, [1.0] * count))
-            masks = [builder.zext(builder.bitcast(mask, ir.IntType(count)), I64) for mask in (zero, large, other)]
+            def loaded(argument: int, array: Any, index: Any, size: int, kind: Any) -> Any:
+                found = builder.load(pointer(argument, array, index, size, kind))
+                found.align = size
+                return found
+
+            def place(lane: int, which: int) -> Any:
+                index = builder.add(number, I64(2 * lane + which))
+                return builder.add(start, builder.zext(loaded(2, places, index, 2, I16), I64))
+
+            def words(which: int, offset: int) -> Any:
+                """Eight bytes some way behind the first or the second delimiter of each feature."""
+                lanes: Any = ir.Constant(NUMBERS, ir.Undefined)
+                for lane in range(LANES):
+                    word = loaded(0, text, builder.add(place(lane, which), I64(offset)), 1, I64)
+                    lanes = builder.insert_element(lanes, word, I32(lane))
+                return lanes
+
+            couples = ir.VectorType(I32, LANES)
+            here, earlier = (
+                builder.zext(loaded(2, places, index, 2, couples), NUMBERS)
+                for index in (number, builder.sub(number, I64(1)))
+            )
+            before, colon, end = (
+                builder.and_(pair, all_lanes(0xFFFF)) for pair in (earlier, here, builder.lshr(here, all_lanes(16)))
+            )
+            index_length, value_length = (
+                builder.sub(builder.sub(stop, begin), all_lanes(1)) for begin, stop in ((before, colon), (colon, end))
+            )
+            found = read(builder, _Words(words(0, -8), index_length, words(0, 1), value_length, lambda: words(1, -8)))
+            kind = context.get_data_type(signature.args[5].dtype)
+            indexes = found.indexes if kind == I64 else builder.trunc(found.indexes, ir.VectorType(kind, LANES))
+            builder.store(indexes, pointer(5, slots, k, kind.width // 8, indexes.type)).align = kind.width // 8
+            builder.store(found.values, pointer(6, values, at, 4, _FLOATS)).align = 4
+
+            which = loaded(3, kinds, number, 1, _COUPLES)
+            good = [
+                builder.icmp_unsigned("==", which, ir.Constant(_COUPLES, [word_of(pair)] * LANES))
+                for pair in (b": ", b":\n")
+            ]
+            wrong = builder.icmp_unsigned("!=", found.wrong, all_lanes(0))
+            wrong = builder.or_(wrong, builder.not_(builder.or_(*good)))
+            zero = builder.fcmp_ordered("==", found.values, ir.Constant(_FLOATS, [0.0] * LANES))
+            large = builder.icmp_unsigned(">=", found.indexes, splat(builder, limit, LANES))
+            other = builder.fcmp_ordered("!=", found.values, ir.Constant(_FLOATS, [1.0] * LANES))
+            masks = [builder.zext(builder.bitcast(mask, I8), I64) for mask in (wrong, zero, large, other)]
             return context.make_tuple(builder, signature.return_type, masks)
 
         return signature, codegen
@@ -185,11 +227,18 @@ def _writer(lanes_of: Any, meaning: str) -> Any:
 
 
 write_digit_features = _writer(
-    _digit_lanes,
-    """slots[k:] and values[at:] = eight features from `p` on, as far as `digit_features` says that they are there.
+    _digit_features,
+    """slots[k:] and values[at:] = eight features `index:digit`, whose delimiters are those from `number` on.
 
-    `marks`: the delimiters from `p` on. Returns three masks of them: those of value 0, those whose index is not below
-    `limit`, and those whose value is not 1.
+    `start`: where in the text places are counted from. Returns four masks: of what is no such feature, of value 0, of
+    indexes that are not below `limit`, and of values other than 1.
     """,
 )
-write_decimal_features = _writer(_decimal_lanes, "As `write_digit_features`, for four features of `decimal_features`.")
+write_decimal_features = _writer(
+    _decimal_features,
+    "As `write_digit_features`, for `index:digit.digits` with up to 8 digits behind the point and perhaps a minus.",
+)
+write_number_features = _writer(
+    _number_features,
+    "As `write_digit_features`, for values of up to 8 digits, or 7 around a point, perhaps with a minus.",
+)

@@ -46,7 +46,7 @@ def parse(chunk: Chunk, buffers: RowBuffers, rules: Rules, *, tolerate: int = 0)
     progress, bad = Progress(), 0
     described: list[Progress] = []
     while bad <= tolerate:
-        progress = parse_lines(chunk.text, chunk.size, buffers.marks, rules, columns, progress)
+        progress = parse_lines(chunk.text, chunk.size, buffers.marks, buffers.delimiters, rules, columns, progress)
         if progress.status == DONE:
             break
         if progress.status in (LONG_LABEL, LONG_VALUE) and _shorten(chunk, progress):

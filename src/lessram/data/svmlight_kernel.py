@@ -12,17 +12,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lessram.data.byte_lanes import AVAILABLE, place_of_mark
+from lessram.data.byte_lanes import AVAILABLE
+from lessram.data.delimiters import (
+    READ_BEFORE,
+    forget,
+    goes_on,
+    how_many_ahead,
+    next_window,
+    number_of_next,
+    place_of,
+    remember,
+    start_of,
+)
 from lessram.data.parsing import hashed_slot
 from lessram.data.rows import values_from_here
 from lessram.data.scanning import marking, marks_from, mask_of
 from lessram.data.several_features import (
-    DECIMAL_FEATURES,
-    DIGIT_FEATURES,
-    decimal_features,
-    digit_features,
+    SEVERAL,
     write_decimal_features,
     write_digit_features,
+    write_number_features,
 )
 from lessram.data.text import (
     COLON,
@@ -182,9 +191,9 @@ def _label(text, p, real):
     return (DONE if label == np.float32(0) or label == np.float32(-1) else LABEL), end, np.float32(0)
 
 
-# The last value's form, which the next have most often too; those of two forms are read several at a time. Where that
-# brought too few, so many features are read one by one before it is tried again.
-_ANY, _DIGITS, _DECIMALS = range(3)
+# The last value's form, which the next have most often too. Where it brought too few at once, short numbers of any kind
+# are tried; where these bring too few, so many features are read one by one before the next attempt.
+_UNKNOWN, _DIGITS, _DECIMALS, _NUMBERS = range(4)
 _FEW, _PAUSE = np.uint64(4), 64
 
 
@@ -194,7 +203,7 @@ def _form(text, colon, stop):
     if stop - colon == _TWO:
         return _DIGITS
     unit = colon + _ONE + np.uint64(text[colon + _ONE] == MINUS)
-    return _DECIMALS if text[unit + _ONE] == POINT else _ANY
+    return _DECIMALS if text[unit + _ONE] == POINT else _NUMBERS
 
 
 @inlined
@@ -220,55 +229,65 @@ def _put(columns, k, index, value, valued):
 
 
 @inlined
-def _several(text, p, marks, rules, columns, k, valued, form):
+def _several(text, p, end, marks, delimiters, rules, columns, k, valued, form):
     """Read features of one form as long as there are such.
 
     Returns where another one begins, or the newline's place; the next feature; whether values matter; whether the line
     has ended; and how many indexes were hashed.
     """
-    hashed, most = 0, np.uint64(DIGIT_FEATURES if form == _DIGITS else DECIMAL_FEATURES)
-    while k + most <= np.uint64(columns.slots.size):
-        ends = marks_from(marks, p)
-        there = min(bits_set(ends) >> _ONE, most)
-        at = k if valued else np.uint64(0)  # ones are written to one place, which stays in the cache
-        if form == _DIGITS:
-            good, newline = digit_features(text, p)
-            zero, large, other = write_digit_features(text, p, ends, columns.slots, columns.values, k, at, rules.direct)
-        else:
-            good, newline = decimal_features(text, p)
-            zero, large, other = write_decimal_features(
-                text, p, ends, columns.slots, columns.values, k, at, rules.direct
-            )
-        # What is not for here: features of value 0, and indexes that are too large.
-        not_here = zero if rules.hashing else zero | large
-        good = min(good, trailing_zeros(not_here))
-        count = min(good, there)
-        large &= (_ONE << count) - _ONE
-        if not valued and other & ((_ONE << count) - _ONE) != np.uint64(0):
-            valued = values_from_here(columns.values, k, valued, np.float32(0))
-            continue  # the same again, now with its values
-        if large != np.uint64(0):
-            hashed += _hash_some(columns.slots, k, large, rules)
-        # Almost always all that are there are good. Then the next place follows from the marks alone, and the processor
-        # goes on from there before it knows.
-        if there != np.uint64(0) and there <= good and newline == np.uint64(64):
-            p += place_of_mark(ends, there + there - _ONE) + _ONE
-            k += there
+    hashed, number = 0, number_of_next(delimiters, text, marks, p, end)
+    going_on = place_of(delimiters, number) >= np.uint64(READ_BEFORE)
+    while going_on:
+        ahead, ended = how_many_ahead(delimiters, number)
+        pairs = ahead >> _ONE
+        if pairs == np.uint64(0):
+            going_on = not ended and goes_on(delimiters, end)
+            if going_on:
+                p = place_of(delimiters, number - _ONE) + _ONE
+                number = next_window(delimiters, text, marks, p, end)
+                going_on = how_many_ahead(delimiters, number)[0] > _ONE
             continue
-        if count == np.uint64(0):
-            break
-        last = place_of_mark(ends, count + count - _ONE)
-        k += count
-        if last == newline:
-            return p + last, k, valued, True, hashed
-        p += last + _ONE
-        if count < there:
-            break
-    return p, k, valued, False, hashed
+        ended &= ahead & _ONE == np.uint64(0)
+        while pairs != np.uint64(0) and k + np.uint64(SEVERAL) <= np.uint64(columns.slots.size):
+            there = min(pairs, np.uint64(SEVERAL))
+            these = (_ONE << there) - _ONE
+            at = k if valued else np.uint64(0)  # ones are written to one place, which stays in the cache
+            wrong, zero, large, other = _write(text, delimiters, number, columns, k, at, rules, form)
+            # What is not for here: other words, features of value 0, indexes that are too large.
+            not_here = (wrong | zero | (np.uint64(0) if rules.hashing else large)) & these
+            if not_here != np.uint64(0):
+                pairs, going_on = trailing_zeros(not_here), False  # those before it, once more
+                continue
+            if not valued and other & these != np.uint64(0):
+                valued = values_from_here(columns.values, k, valued, np.float32(0))
+                continue  # the same again, now with its values
+            if large & these != np.uint64(0):
+                hashed += _hash_some(columns.slots, k, large & these, rules)
+            # These numbers are known beforehand: the processor goes on with the next before it is done with these.
+            k, number, pairs = k + there, number + (there << _ONE), pairs - there
+        if pairs != np.uint64(0):
+            going_on = False
+        elif ended and going_on:
+            remember(delimiters, number)
+            return place_of(delimiters, number - _ONE), k, valued, True, hashed
+    remember(delimiters, number)
+    return place_of(delimiters, number - _ONE) + _ONE, k, valued, False, hashed
 
 
 @inlined
-def _features(text, p, marks, rules, columns, k, valued, form, pause):
+def _write(text, delimiters, number, columns, k, at, rules, form):
+    """Several features of a form to the columns; see data/several_features.py."""
+    start, places, kinds = start_of(delimiters), delimiters.places, delimiters.kinds
+    slots, values, limit = columns.slots, columns.values, rules.direct
+    if form == _DIGITS:
+        return write_digit_features(text, start, places, kinds, number, slots, values, k, at, limit)
+    if form == _DECIMALS:
+        return write_decimal_features(text, start, places, kinds, number, slots, values, k, at, limit)
+    return write_number_features(text, start, places, kinds, number, slots, values, k, at, limit)
+
+
+@inlined
+def _features(text, p, end, marks, delimiters, rules, columns, k, valued, form, pause):
     """The features of a line from `p` on, from feature `k` on. `valued`: whether a value so far may not be 1.
 
     Returns DONE or what is wrong, the place where that is, the next feature, `valued`, how many indexes were hashed,
@@ -280,16 +299,16 @@ def _features(text, p, marks, rules, columns, k, valued, form, pause):
             p += _ONE
         if text[p] == NEWLINE or text[p] == HASH:
             return DONE, p, k, valued, hashed, form, pause
-        if AVAILABLE and pause == 0 and form != _ANY and not unusual:
+        if AVAILABLE and pause == 0 and form != _UNKNOWN and not unusual:
             first = k
-            if form == _DIGITS:
-                p, k, valued, ended, more = _several(text, p, marks, rules, columns, k, valued, _DIGITS)
-            else:
-                p, k, valued, ended, more = _several(text, p, marks, rules, columns, k, valued, _DECIMALS)
+            p, k, valued, ended, more = _several(text, p, end, marks, delimiters, rules, columns, k, valued, form)
             hashed += more
             if ended:
                 return DONE, p, k, valued, hashed, form, pause
             if k - first < _FEW:
+                if form != _NUMBERS:
+                    form = _NUMBERS
+                    continue
                 pause = _PAUSE
         if unusual:
             status, end, is_feature, index, value = _any_word(text, p)
@@ -329,21 +348,22 @@ def _features(text, p, marks, rules, columns, k, valued, form, pause):
                     form = _form(text, colon, stop)
             if text[stop] == NEWLINE:
                 return DONE, stop, k, valued, hashed, form, pause
-            if AVAILABLE and pause == 0 and form != _ANY:
+            if AVAILABLE and pause == 0:
                 break
 
 
 @kernel
-def parse_lines(text, end, marks, rules, columns, progress):
+def parse_lines(text, end, marks, delimiters, rules, columns, progress):
     """Parse lines up to `end`, where a newline stands, until all are done or one is bad.
 
     Behind a line at which it stopped, the marks are those that it made when it began.
     """
     p, end = np.uint64(progress.position), np.uint64(end)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
-    hashed, valued, form, pause = progress.hashed, progress.valued, _ANY, 0
+    hashed, valued, form, pause = progress.hashed, progress.valued, _UNKNOWN, 0
     if progress.status == DONE:
         _mark_delimiters(text, p, end, marks)
+    forget(delimiters)
     while p < end:
         line = p
         while is_blank(text[p]):
@@ -355,7 +375,7 @@ def parse_lines(text, end, marks, rules, columns, progress):
         status, p, label = _label(text, p, rules.real_labels)
         if status == DONE:
             status, word, last, valued, more, form, pause = _features(
-                text, p, marks, rules, columns, k, valued, form, pause
+                text, p, end, marks, delimiters, rules, columns, k, valued, form, pause
             )
         if status != DONE:
             return Progress(np.int64(line), np.int64(row), np.int64(k), hashed, valued, status, np.int64(word))
