@@ -22,21 +22,23 @@ class _Line(NamedTuple):
 
 
 def bounds(
-    rounds: Annotated[float, typer.Option("--rounds", "-T", metavar="T", help="Rounds of one coordinate.")] = 1e6,
+    rounds: Annotated[
+        float, typer.Option("--rounds", "-T", metavar="T", help="Rounds of one coordinate that have a gradient.")
+    ] = 1e6,
     radius: Annotated[float, typer.Option("--radius", "-R", metavar="R", help="Coefficients lie in [-R, R].")] = 4.0,
     gradient: Annotated[float, typer.Option("--gradient", "-G", metavar="G", help="Largest gradient.")] = 1.0,
-    gamma: Annotated[float, typer.Option(help="The grid's step over the learning rate.")] = 1.0,
+    gamma: Annotated[float, typer.Option(help="Ratio of the grid's step to the learning rate.")] = 1.0,
     base: Annotated[float, typer.Option("--base", "-b", metavar="b", help="Base of the randomized counter.")] = 1.1,
     tail: Annotated[float, typer.Option(metavar="c", help="Tails of the counter fail at most once in T^c.")] = 2.5,
     alpha: Annotated[
-        float | None, typer.Option(help="Of rates alpha / sqrt(t).  [the best for each bound]", show_default=False)
+        float | None, typer.Option(help="For rates alpha / sqrt(t).  [the best for each bound]", show_default=False)
     ] = None,
-    grid: Annotated[str | None, typer.Option(metavar="qN.M", help="Epsilon as the step of this grid.  [q2.13]")] = None,
+    grid: Annotated[str | None, typer.Option(metavar="qN.M", help="Epsilon is the step of this grid.  [q2.13]")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The grid's step, instead of --grid.")] = None,
-    nonzeros: Annotated[float, typer.Option("--nonzeros", "-k", metavar="k", help="Features in a row.")] = 40.0,
+    nonzeros: Annotated[float, typer.Option("--nonzeros", "-k", metavar="k", help="Features per row.")] = 40.0,
     json: Json = False,
 ) -> None:
-    """Print every bound of the paper for these numbers: what a setting may cost at worst, before paying for it.
+    """Print every bound of the paper for given numbers: what a setting may cost at worst.
 
     \b
     Regret is that of one coordinate, summed over T rounds with a gradient. What rounding costs at prediction time

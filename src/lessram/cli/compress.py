@@ -29,18 +29,23 @@ def compress(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="SERVED", help="Where to write it.")],
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", metavar="HOLDOUT", help="Labelled rows to measure the loss on; may be given again."),
+        typer.Option(
+            "--data", metavar="HOLDOUT", help="Labelled rows to measure the loss on; may be given more than once."
+        ),
     ] = None,
     max_loss: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Take the coarsest grid that adds no more to the loss.  [0.1%]")
+        str | None,
+        typer.Option(metavar="SHARE", help="Take the coarsest grid that adds at most this to the loss.  [0.1%]"),
     ] = None,
     grid: Annotated[str | None, typer.Option(metavar="qN.M", help="Take this grid, such as q2.7.")] = None,
-    size: Annotated[str | None, typer.Option(metavar="BYTES", help="Take the finest grid within, as 20MB.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="BYTES", help="Take the finest grid whose file fits, such as 20MB.")
+    ] = None,
     nonzeros: Annotated[
-        float | None, typer.Option(metavar="K", help="Features in a row, for the bound.  [the mean in training]")
+        float | None, typer.Option(metavar="K", help="Features per row, for the bound.  [the mean in training]")
     ] = None,
     rounding: Annotated[str, typer.Option(metavar="HOW", help="random (unbiased; bounds hold) or nearest.")] = "random",
-    seed: Annotated[int, typer.Option(help="Where the randomness of rounding comes from.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the rounding.")] = 0,
     format: Format = "auto",
     delimiter: Delimiter = ",",
     header: Header = True,
@@ -49,11 +54,11 @@ def compress(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Round a trained model at random to a coarse grid, code it, and write it to be predicted from as it is.
+    """Round a trained model to a coarse grid and write it compressed, ready to predict from.
 
     \b
-    Which grid: the coarsest that adds at most --max-loss to the log-loss. Measured on a hold-out with --data, which is
-    the way to choose; by a bound on the expected loss without. Or give --grid, or --size.
+    By default the grid is the coarsest that adds at most --max-loss to the log-loss: as measured on a hold-out with
+    --data, which is the recommended way, or else by a bound on the expected loss. Or choose with --grid or --size.
 
     \b
     Examples:

@@ -16,7 +16,9 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write.")],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="FORMAT", help="safetensors, parquet, csv or vw.  [by FILE's ending; .txt is vw]"),
+        typer.Option(
+            "--to", metavar="FORMAT", help="safetensors, parquet, csv or vw.  [by the ending of FILE; .txt is vw]"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

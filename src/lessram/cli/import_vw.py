@@ -19,22 +19,23 @@ def import_vw(
     weights: Annotated[
         str, typer.Option(metavar="FORMAT", help="float32, fixed point qN.M, or e3m6 (with rates squares6).")
     ] = "q3.12",
-    rates: Annotated[str, typer.Option(metavar="RATES", help="For training on; they start fresh.")] = "squares8",
-    alpha: Annotated[float, typer.Option(help="For training on: the learning rate's numerator.")] = 0.3,
+    rates: Annotated[str, typer.Option(metavar="RATES", help="For further training; rates start fresh.")] = "squares8",
+    alpha: Annotated[float, typer.Option(help="For further training: the learning rate's numerator.")] = 0.3,
     loss: Annotated[
-        str, typer.Option(metavar="LOSS", help="logistic, squared or hinge: the file does not say it.")
+        str, typer.Option(metavar="LOSS", help="logistic, squared or hinge; the file does not name it.")
     ] = "logistic",
     clip: Annotated[
         bool, typer.Option("--clip", help="Move weights beyond the format's range to its ends, instead of stopping.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Where all randomness comes from.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
     json: Json = False,
 ) -> None:
-    """Turn a readable Vowpal Wabbit model into a lessram model that predicts the same on the same VW text.
+    """Turn a readable Vowpal Wabbit model into a lessram model with the same predictions.
 
     \b
-    Weights are rounded at random, without bias, to the grid of the format. Learning rates start fresh:
-    training on (`train -i`) takes first steps as large as those of a new model.
+    Both predict the same on the same VW text, but for rounding: weights are rounded at random, without bias, to the
+    grid of the format. Learning rates start fresh: further training (`train -i`) takes first steps as large as those
+    of a new model.
 
     \b
     Examples:

@@ -12,7 +12,7 @@ from lessram.cli.options import Json, ModelFile
 
 
 def info(model: ModelFile, json: Json = False) -> None:
-    """Look into a model: its choices, and what it costs in bytes under every denominator.
+    """Describe a model: its options, and its size in bytes, per slot and per nonzero weight.
 
     \b
     Examples:

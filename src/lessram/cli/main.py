@@ -37,7 +37,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="lessram",
     cls=_Commands,
-    help="Learn linear models on streams of any length in 24 bits a coefficient, predict with them, look into them.",
+    help="Learn linear models on streams of any length in 24 bits per coefficient, and predict with them.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -68,10 +68,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Learn linear models on streams of any length in 24 bits a coefficient, predict with them, look into them."""
+    """Learn linear models on streams of any length in 24 bits per coefficient, and predict with them."""
 
 
 def run() -> None:

@@ -23,7 +23,7 @@ def merge(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="Where to write the merged model.")],
     base: Annotated[
         Path | None,
-        typer.Option("--base", "-b", metavar="MODEL", help="What all replicas went on from.  [nothing]"),
+        typer.Option("--base", "-b", metavar="MODEL", help="The model that all replicas continued from.  [nothing]"),
     ] = None,
     mean: Annotated[
         str,
@@ -33,12 +33,12 @@ def merge(
     ] = "touched",
     json: Json = False,
 ) -> None:
-    """Make one model of replicas that were trained apart, on different parts of the data.
+    """Make one model of replicas that were trained separately, on different parts of the data.
 
     \b
-    Replicas go on from one base (`train -i`), or all start with nothing: then each needs the same --alpha, --weights
-    and so on. Let their seeds differ. Weights are averaged and counts add up, both rounded at random without bias.
-    Averaging shortens steps: K replicas learn best with an alpha sqrt(K) times as large as one model's.
+    Replicas continue from one base (`train -i`), or all start from nothing and are then given the same --alpha,
+    --weights and so on. Give them different seeds. Weights are averaged and counts added up, both rounded at random
+    without bias. Averaging shortens steps: K replicas learn best with sqrt(K) times the alpha of a single model.
 
     \b
     Examples:

@@ -10,16 +10,25 @@ import typer
 
 Data = Annotated[
     list[str],
-    typer.Argument(metavar="DATA...", help="Files, globs, directories, URLs, - for standard input; gz, bz2, xz, zst."),
+    typer.Argument(
+        metavar="DATA...", help="Files, globs, directories, URLs, or - for standard input; gz, bz2, xz, zst."
+    ),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model written by train or compress.")]
 Format = Annotated[
     str, typer.Option("--format", metavar="FORMAT", help="auto, svmlight, vw, csv, tsv, jsonl or parquet.")
 ]
-Delimiter = Annotated[str, typer.Option("--delimiter", metavar="CHAR", help="What parts the cells of a CSV file.")]
-Header = Annotated[bool, typer.Option("--header/--no-header", help="Whether CSV and TSV files begin with names.")]
+Delimiter = Annotated[
+    str, typer.Option("--delimiter", metavar="CHAR", help="The character between the cells of a CSV file.")
+]
+Header = Annotated[
+    bool, typer.Option("--header/--no-header", help="Whether CSV and TSV files begin with a line of column names.")
+]
 Threads = Annotated[
-    int, typer.Option("--threads", min=0, metavar="N", help="Threads that parse; 0 = one a core. Same result for any.")
+    int,
+    typer.Option(
+        "--threads", min=0, metavar="N", help="Parsing threads; 0 = one per core. Any number gives the same result."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with every figure, for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]

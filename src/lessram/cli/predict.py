@@ -26,9 +26,11 @@ def predict(
     header: Header = True,
     threads: Threads = 0,
     max_errors: MaxErrors = 0,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line: margin and probability.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line: margin and probability.")
+    ] = False,
 ) -> None:
-    """Predict each row: one number a line, the probability of label 1. Labels in the data are not looked at.
+    """Predict each row: one number per line, the probability of label 1. Labels in the data are ignored.
 
     \b
     Examples:

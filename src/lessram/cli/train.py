@@ -27,95 +27,107 @@ def train(
     data: Data,
     output: Output,
     initial: Annotated[
-        Path | None, typer.Option("--initial", "-i", metavar="MODEL", help="Go on from this model, with its choices.")
+        Path | None,
+        typer.Option("--initial", "-i", metavar="MODEL", help="Continue from this model, with its options."),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="paper: q2.13, morris8, plain steps, alpha 0.2, unless said otherwise."),
+        typer.Option(metavar="NAME", help="paper: q2.13, morris8, plain steps, alpha 0.2, unless given otherwise."),
     ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
             metavar="FORMAT",
             help="float32, fixed point qN.M of at most 16 bits, e3m6 or e3m6xT, adaptive; auto is q3.12 (with "
-            "squares6, e3m6), wider or narrower if the first examples say so.  [auto]",
+            "squares6, e3m6), wider or narrower if the first examples ask for it.  [auto]",
         ),
     ] = None,
     codebook: Annotated[
         str | None,
-        typer.Option(metavar="BOOK", help="Of adaptive weights: standard, or auto, by the first examples.  [standard]"),
+        typer.Option(
+            metavar="BOOK", help="Adaptive weights: standard, or auto: made from the first examples.  [standard]"
+        ),
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="Of weights gamma, a control: grids of at most gamma times the rate.  [1]")
+        float | None,
+        typer.Option(help="Weights gamma, a control: the grid's step is at most gamma times the rate.  [1]"),
     ] = None,
     rates: Annotated[
         str | None,
         typer.Option(
             metavar="RATES",
-            help="global; by counts morris8, ladder8, exact32; by squared gradients squares8, squares32, squares6 "
-            "(16 bits for weight and sum).  [squares8]",
+            help="global; from counts: morris8, ladder8, exact32; from squared gradients: squares8, squares32, "
+            "squares6 (16 bits for weight and sum).  [squares8]",
         ),
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(metavar="STEP", help="plain, or invariant with squares: large steps do not overshoot."),
+        typer.Option(metavar="STEP", help="plain, or with squares invariant: large steps do not overshoot."),
     ] = None,
     algorithm: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="ogd; with squares also ftrl (FTRL-Proximal) or rda, which take L1.  [ogd]"),
     ] = None,
     l1: Annotated[
-        float | None, typer.Option(help="Of ftrl and rda: what the size of a coefficient costs; leaves zeros.  [0]")
+        float | None, typer.Option(help="ftrl and rda: penalty on the size of a coefficient; leaves exact zeros.  [0]")
     ] = None,
-    l2: Annotated[float | None, typer.Option(help="Of ftrl and rda: what half its square costs.  [0]")] = None,
+    l2: Annotated[float | None, typer.Option(help="ftrl and rda: penalty on half its square.  [0]")] = None,
     loss: Annotated[str | None, typer.Option(metavar="LOSS", help="logistic, squared or hinge.  [logistic]")] = None,
     bits: Annotated[int | None, typer.Option(min=0, max=40, metavar="B", help="2^B slots.  [22]")] = None,
     alpha: Annotated[
         str | None,
         typer.Option(
             metavar="A",
-            help="The learning rate's numerator; auto chooses on the first examples, frozen so for a model that will "
-            "predict later data without learning on.  [auto]",
+            help="The learning rate's numerator. auto chooses it on the first examples; frozen does so for a model "
+            "that will predict later data without further learning.  [auto]",
         ),
     ] = None,
-    beta: Annotated[float | None, typer.Option(help="Added to the root of squared gradients.  [0.3]")] = None,
+    beta: Annotated[
+        float | None, typer.Option(help="Added to the root of the sum of squared gradients.  [0.3]")
+    ] = None,
     base: Annotated[float | None, typer.Option(help="Base of randomized counters and sums.  [1.1]")] = None,
     radius: Annotated[float | None, typer.Option(help="Keep coefficients in [-R, R].  [all of the format]")] = None,
     offset: Annotated[
-        int | None, typer.Option(help="Added to exact counts under the root; 0 is Algorithm 2 as printed.  [1]")
+        int | None,
+        typer.Option(help="Added to exact counts under the root; 0 is the paper's Algorithm 2 as printed.  [1]"),
     ] = None,
     rate_floor: Annotated[
-        bool | None, typer.Option("--rate-floor", help="Let rates stop falling at the step of the grid.")
+        bool | None, typer.Option("--rate-floor", help="Let rates fall no further than the step of the grid.")
     ] = None,
     intercept: Annotated[
         bool | None, typer.Option("--intercept/--no-intercept", help="Learn a constant term.  [intercept]")
     ] = None,
     scale: Annotated[
-        str | None, typer.Option(metavar="SCALE", help="Divide values by their running size: rms or none.  [rms]")
+        str | None,
+        typer.Option(metavar="SCALE", help="Divide values by their running root mean square (rms), or none.  [rms]"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Where all randomness comes from; may change with -i.  [0]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness; may differ from that of -i.  [0]")] = None,
     format: Format = "auto",
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the column of the label.")] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of tables: the importance of a row.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: use only these columns.")
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Tables: the column of the label.")] = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Tables: the column of a row's importance.")
     ] = None,
+    columns: Annotated[list[str] | None, typer.Option(metavar="NAMES", help="Tables: use only these columns.")] = None,
     categorical: Annotated[
-        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: columns whose values are categories.")
+        list[str] | None, typer.Option(metavar="NAMES", help="Tables: columns whose values are categories.")
     ] = None,
     numeric: Annotated[
-        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: columns whose values are numbers.")
+        list[str] | None, typer.Option(metavar="NAMES", help="Tables: columns whose values are numbers.")
     ] = None,
     text: Annotated[
-        list[str] | None, typer.Option(metavar="NAMES", help="Of tables: columns of text, taken apart into words.")
+        list[str] | None, typer.Option(metavar="NAMES", help="Tables: columns of text, split into words.")
     ] = None,
     scale_columns: Annotated[
         bool,
-        typer.Option("--scale-columns/--raw-columns", help="Of tables: centre numeric columns and bring them to size."),
+        typer.Option(
+            "--scale-columns/--raw-columns", help="Tables: centre numeric columns and scale them to one size."
+        ),
     ] = True,
-    text_pairs: Annotated[bool, typer.Option("--text-pairs", help="Pairs of neighbouring words too.")] = False,
+    text_pairs: Annotated[
+        bool, typer.Option("--text-pairs", help="Text: also use pairs of neighbouring words.")
+    ] = False,
     text_characters: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Runs of A to B characters too, such as 3-5.")
+        str | None, typer.Option(metavar="A-B", help="Text: also use runs of A to B characters, such as 3-5.")
     ] = None,
     ignore: Annotated[
         list[str] | None,
@@ -131,24 +143,27 @@ def train(
     header: Header = True,
     threads: Threads = 0,
     hash: Annotated[
-        str, typer.Option(metavar="MODE", help="Ids beyond the table: auto hashes them, none refuses; all hashes all.")
+        str,
+        typer.Option(
+            metavar="MODE", help="Ids beyond the table: auto hashes them, none refuses them. all hashes every id."
+        ),
     ] = "auto",
     hash_seed: Annotated[int, typer.Option(help="Seed of the hash.")] = 0,
-    passes: Annotated[int, typer.Option(min=1, help="Times to go through the data; the first is scored.")] = 1,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Write a checkpoint here from time to time.")
-    ] = None,
-    checkpoint_every: Annotated[int, typer.Option(min=1, metavar="EXAMPLES", help="How often.")] = 1_000_000,
+    passes: Annotated[int, typer.Option(min=1, help="Passes over the data; only the first is scored.")] = 1,
+    checkpoint: Annotated[Path | None, typer.Option(metavar="PATH", help="Write checkpoints here, for resume.")] = None,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=1, metavar="EXAMPLES", help="Examples between two checkpoints.")
+    ] = 1_000_000,
     cache: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Keep parsed batches in this file, for further passes and runs."),
+        typer.Option(metavar="PATH", help="Keep parsed data in this file, for further passes and runs."),
     ] = None,
     shuffle: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="N",
-            help="Shuffle by a buffer of N examples; it takes about 2 x N x (28 + 8 a feature) bytes.  [off]",
+            help="Shuffle in a buffer of N examples; it takes about 2 x N x (28 + 8 per feature) bytes.  [off]",
             show_default=False,
         ),
     ] = 0,
@@ -250,7 +265,7 @@ def resume(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Go on where a checkpoint stands: same sources, same options, same model as if never stopped.
+    """Continue from a checkpoint: same sources, same options, same model as without the stop.
 
     \b
     Example:
