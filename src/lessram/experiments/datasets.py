@@ -62,12 +62,16 @@ class DataSet(NamedTuple):
 
     @property
     def description(self) -> str:
+        """What was learned from, what was used to choose parameters, and what was measured."""
+        return f"{self.origin}, measured on the {self.batch.rows - self.tuning:,} behind them"
+
+    @property
+    def origin(self) -> str:
         """What was learned from, and what was used to choose parameters."""
         return (
             f"{self.about} ({self.kind}, scored by {self.metric}): {self.batch.rows:,} rows, "
             f"{self.batch.features / self.batch.rows:.0f} features a row, "
-            f"{float(self.batch.labels.mean()):.1%} positive; learning rates chosen on the first {self.tuning:,} rows, "
-            f"measured on the {self.batch.rows - self.tuning:,} behind them"
+            f"{float(self.batch.labels.mean()):.1%} positive; learning rates chosen on the first {self.tuning:,} rows"
         )
 
 
