@@ -87,6 +87,26 @@ def test_a_file_of_the_user_is_measured(tmp_path: Path) -> None:
     assert data.description.startswith("the file mine.svm (clicks, scored by AUC loss (1 - AUC)): 60 rows")
 
 
+@pytest.mark.parametrize(
+    ("experiment", "line", "found"),
+    [
+        ("fig2", "1 {}:1", "found one label only among"),
+        ("table1", "1 {}:1", "found one label only among"),
+        ("table1", "{0} {0}:1", "found a control without any loss"),
+    ],
+)
+def test_streams_that_nothing_can_be_said_of_are_refused(
+    experiment: str, line: str, found: str, tmp_path: Path
+) -> None:
+    """Not measured as the worst of all: then everything would be as good as everything else."""
+    path = tmp_path / "mine.svm"
+    path.write_text("".join(line.format(k % 2) + "\n" for k in range(60)))
+    words = ["reproduce", experiment, "--quick", "--seeds", "2", "--data", str(path), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, DataError)
+    assert found in str(result.exception)
+
+
 def test_the_kind_of_a_stream_is_apart_from_its_metric() -> None:
     kinds = {known.name: (known.kind, known.metric) for known in datasets.KNOWN}
     assert kinds == {

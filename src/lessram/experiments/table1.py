@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.experiments.datasets import AUC_LOSS, DataSet, find
+from lessram.experiments.datasets import AUC_LOSS, DataSet, auc_loss, find
 from lessram.experiments.results import Claim, Findings, Mean, Setting, Table, every
 from lessram.experiments.style import BLUE, GREEN, GREY, ORANGE, tidy
-from lessram.experiments.trials import best_alpha
+from lessram.experiments.trials import best_alpha, over
 from lessram.learning.learner import Learner
 from lessram.learning.metrics import Scores
 from lessram.model.model import Model
@@ -133,7 +133,7 @@ def _row(model: Model, control: Scores, held_out: Batch, k: float, grid: FixedPo
     for seed in range(seeds):
         units = np.concatenate(list(Rounded(model, Rounding(grid, seed=seed)))) if seed else coded
         scores = score(model, units.astype(np.float64) * grid.step, held_out)
-        auc_losses.append(_auc_loss(scores) / _auc_loss(control) - 1.0)
+        auc_losses.append(over(auc_loss(scores), auc_loss(control)))
         log_losses.append((scores.log_loss or 0.0) / (control.log_loss or 1.0) - 1.0)
     return Row(
         str(grid),
@@ -146,17 +146,13 @@ def _row(model: Model, control: Scores, held_out: Batch, k: float, grid: FixedPo
     )
 
 
-def _auc_loss(scores: Scores) -> float:
-    return 1.0 - (scores.auc or 0.0)
-
-
 def _points(m: Measured, seeds: int) -> list[dict[str, Any]]:
     return [
         {
             "data": m.data.name,
             "grid": row.grid,
             "seeds": seeds,
-            "auc_loss_control": _auc_loss(m.control),
+            "auc_loss_control": auc_loss(m.control),
             "relative_auc_loss": row.auc_loss.value,
             "standard_error": row.auc_loss.error,
             "relative_log_loss": row.log_loss.value,
