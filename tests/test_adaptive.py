@@ -14,6 +14,7 @@ from commands import lessram
 from reference_adaptive import AdaptiveOgd
 from streams import LENGTHS, cut, make_rows, to_batch
 
+from lessram.data.batch import Batch
 from lessram.data.matrix import Matrix
 from lessram.errors import SpecError
 from lessram.estimators import LogisticRegression
@@ -216,6 +217,23 @@ def test_recoding_is_unbiased_and_keeps_levels():
     error = np.sqrt((value - points[0]) * (points[1] - value) / len(weights))
     assert abs(weights.mean() - value) < 5 * error
     assert set(table.cells["level"][adaptive_store.codes(table, 0, None)]) == {3}
+
+
+def test_a_step_too_small_to_see_from_the_end_of_a_list_changes_nothing():
+    """Parts of the index have odd widths: a value next to the end rounds up to it, where no part begins any more."""
+    stayed = 0
+    for importance in np.geomspace(1e-16, 1e-15, 12):
+        learner = Learner(spec_of(slots=60, alpha=0.35, intercept=False))
+        table = adaptive(learner)
+        top = np.flatnonzero(table.cells["level"][:START] == 4)[-1]
+        table.codes[:BLOCK] = top
+        before = learner.model.weights()
+        rows = Batch(np.zeros(60, np.float32), np.arange(61), np.arange(60, dtype=np.uint32))
+        learner.learn(rows._replace(weights=np.full(60, importance, np.float32)))
+        # A counter may step up to a point of the next list, near by; what rounds to the end itself is promoted.
+        assert learner.model.weights() == pytest.approx(before, rel=0.3)
+        stayed += np.count_nonzero(table.codes[:BLOCK] == top)
+    assert stayed > 0
 
 
 # Slices, weights set by hand ------------------------------------------------------------------------------------------

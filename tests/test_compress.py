@@ -121,6 +121,20 @@ def test_the_mean_loss_over_many_roundings_stays_below_the_bound(model, holdout)
     assert 0.05 * found[0].bound < mean < found[0].bound
 
 
+def test_a_slot_that_a_row_has_several_times_is_bounded_as_one_feature():
+    """Its one error is multiplied: a bound that lets repeats cancel each other would be exceeded here by far."""
+    model = Model.new(Spec.paper(slots=8))
+    halfway = np.array([3 / 16, -1 / 16])  # between gridpoints of q2.3
+    put_weights(model.table, np.array([3, 5]), halfway / model.spec.step)
+    some = Batch(np.float32([1, 1, 1]), np.array([0, 31, 31, 33]), np.uint32([3, *[5] * 10, *[3] * 20, 5, 3]))
+    assert Margins(model, []).squares(some).tolist() == [21**2 + 10**2, 0, 2]
+    halves = some._replace(values=np.full(33, 0.5, np.float32))
+    assert Margins(model, []).squares(halves).tolist() == [21**2 / 4 + 10**2 / 4, 0, 0.5]
+    found = measure(model, [Rounding(FixedPoint(2, 3), seed=seed) for seed in range(60)], [some.slice(0, 1)])
+    mean = np.mean([one.relative_loss for one in found])
+    assert curvature_relative_error(1 / 8, 31) < mean < found[0].bound
+
+
 # Choosing -------------------------------------------------------------------------------------------------------------
 
 

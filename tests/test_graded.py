@@ -66,6 +66,10 @@ def test_the_conditions_of_the_theorems_hold():
         assert np.all(np.diff(steps) <= 0)
 
 
+def test_the_finest_grid_stays_where_a_finer_one_would_be_asked_for():
+    assert exponents(np.array([1.0, 1e-6, 1e-7, 1e-12]), 1.0, 4.0).tolist() == [2, 22, 23, 23]
+
+
 def test_rounding_is_unbiased():
     """Over all 2^12 chances, the mean is the number itself."""
     chances = (np.arange(4096) + 0.5) / 4096

@@ -114,6 +114,13 @@ def test_random_round_is_unbiased(step):
     assert abs(mean - Fraction(float(step))) <= Fraction(1, 2**24)
 
 
+def test_the_largest_bias_is_the_one_that_is_stated():
+    """1 + step takes 2^-25, and where the sum is an even multiple of 2^-24 the random numbers another 2^-24."""
+    step = np.float32(-0.48579415678977966)
+    mean = Fraction(int(sum_over_all_patterns(step)), 2**25)
+    assert abs(mean - Fraction(float(step))) == Fraction(3, 2**25)
+
+
 def test_the_bias_of_steps_and_of_opposite_steps_is_the_same():
     # What little bias there is must not push weights in one direction: over +-s it cancels to within 2^-24.
     for step in np.float32(INEXACT):

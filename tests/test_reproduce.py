@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 from lessram.cli.main import app
 from lessram.errors import DataError, SpecError
-from lessram.experiments import catalogue, counter, datasets, fig2, report, table1, trials
+from lessram.experiments import catalogue, counter, datasets, fig1, fig2, report, table1, trials
 from lessram.experiments.game import Adversary
 from lessram.experiments.measured_regret import EXACT, FIXED, RANDOMIZED
 from lessram.experiments.results import Claim, Findings, Mean, Setting, summary
 from lessram.learning.metrics import Scores
 from lessram.model.spec import Spec
+from lessram.numerics import bounds
 from lessram.numerics.counter import morris
 
 MAY_FAIL = ("gamma = 1", "adaptive precision brings nothing", "randomized counts", "adaptive table")
@@ -84,6 +85,26 @@ def test_a_file_of_the_user_is_measured(tmp_path: Path) -> None:
     (data,) = datasets.find([str(path)], quick=False)
     assert (data.name, data.batch.rows, data.tuning, data.kind) == ("mine", 60, 12, datasets.CLICKS)
     assert data.description.startswith("the file mine.svm (clicks, scored by AUC loss (1 - AUC)): 60 rows")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "line", "found"),
+    [
+        ("fig2", "1 {}:1", "found one label only among"),
+        ("table1", "1 {}:1", "found one label only among"),
+        ("table1", "{0} {0}:1", "found a control without any loss"),
+    ],
+)
+def test_streams_that_nothing_can_be_said_of_are_refused(
+    experiment: str, line: str, found: str, tmp_path: Path
+) -> None:
+    """Not measured as the worst of all: then everything would be as good as everything else."""
+    path = tmp_path / "mine.svm"
+    path.write_text("".join(line.format(k % 2) + "\n" for k in range(60)))
+    words = ["reproduce", experiment, "--quick", "--seeds", "2", "--data", str(path), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, DataError)
+    assert found in str(result.exception)
 
 
 def test_the_kind_of_a_stream_is_apart_from_its_metric() -> None:
@@ -194,6 +215,38 @@ def test_scores_of_replaced_weights_equal_the_model_s_own(data_folder: Path) -> 
     own.add(learner.predict(data.to_measure, trusted=True), data.to_measure, trials.Loss.logistic)
     replaced = table1.score(learner.model, learner.model.weights(), data.to_measure)
     assert replaced.log_loss == pytest.approx(own.log_loss, rel=1e-6)
+
+
+def test_the_bound_of_theorem_4_3_is_for_the_row_of_the_largest_k() -> None:
+    """Not for the longest row: one that repeats a feature may ask for more."""
+    generated = datasets.generate_text(100, bits=8)
+    slots = generated.batch.slots.copy()
+    slots[40 * 99 : 40 * 99 + 20] = 7  # twenty times in the last row, which is held out
+    data = generated._replace(batch=generated.batch._replace(slots=slots))
+    last = np.unique(slots[40 * 99 :], return_counts=True)[1]
+    found = table1.measure(data, Setting(quick=True, seeds=2))
+    assert found.k == (last**2).sum() > 400
+    assert [row.bound for row in found.rows] == [bounds.expected_relative_error(2.0**-m, found.k) for m in (3, 5, 7, 9)]
+
+
+def test_grids_are_compared_seed_by_seed() -> None:
+    """They share a seed's random words: noise that both have is no noise of the difference."""
+    coarse = table1.Row("q2.3", [0.05, 0.01, 0.03], Mean(0, 0), 0, 0, 0, 0, 0)
+    fine = coarse._replace(auc_losses=[0.04, 0.00, 0.02])
+    change = table1._change(fine, coarse)
+    assert change == pytest.approx(Mean(-0.01, 0.0))
+    assert coarse.auc_loss.is_positive
+
+
+def test_figure_1_is_about_all_slots_that_occur() -> None:
+    """A randomized counter that has not stepped up beside a weight of 0 is no sign that its slot never occurred."""
+    generated = datasets.generate_text(2_000)
+    values = np.where(generated.batch.slots % 2, 1, 1e-5).astype(np.float32)
+    data = generated._replace(batch=generated.batch._replace(values=values))
+    found = fig1._train(data, Setting(quick=True))
+    occurring = len(np.unique(data.batch.slots[data.to_measure.indptr[0] :]))
+    assert len(found.weights) == len(found.control) == occurring
+    assert f"{occurring:,} of {data.slots:,} slots occur" in fig1._remark(found)
 
 
 def test_the_distribution_of_a_counter_is_exact() -> None:

@@ -33,6 +33,15 @@ USUAL_PLACES = (os.environ.get("LESSRAM_DATA") or "../shared/data", "data")
 QUICK_ROWS = 12_000
 
 
+def auc_loss(scores: Scores) -> float:
+    """1 - AUC, which examples of one label do not have."""
+    if scores.auc is None:
+        raise DataError(
+            f"found one label only among {scores.examples:,} examples that are scored by AUC, expected both"
+        )
+    return 1.0 - scores.auc
+
+
 class DataSet(NamedTuple):
     """A stream in memory, in its order."""
 
@@ -48,7 +57,7 @@ class DataSet(NamedTuple):
 
     def loss(self, scores: Scores) -> float:
         """What is to be small."""
-        found = scores.error_rate if self.metric == ERROR_RATE else 1.0 - (scores.auc or 0.0)
+        found = scores.error_rate if self.metric == ERROR_RATE else auc_loss(scores)
         assert found is not None
         return found
 
@@ -62,12 +71,16 @@ class DataSet(NamedTuple):
 
     @property
     def description(self) -> str:
+        """What was learned from, what was used to choose parameters, and what was measured."""
+        return f"{self.origin}, measured on the {self.batch.rows - self.tuning:,} behind them"
+
+    @property
+    def origin(self) -> str:
         """What was learned from, and what was used to choose parameters."""
         return (
             f"{self.about} ({self.kind}, scored by {self.metric}): {self.batch.rows:,} rows, "
             f"{self.batch.features / self.batch.rows:.0f} features a row, "
-            f"{float(self.batch.labels.mean()):.1%} positive; learning rates chosen on the first {self.tuning:,} rows, "
-            f"measured on the {self.batch.rows - self.tuning:,} behind them"
+            f"{float(self.batch.labels.mean()):.1%} positive; learning rates chosen on the first {self.tuning:,} rows"
         )
 
 

@@ -56,12 +56,14 @@ def run(setting: Setting) -> Findings:
 def _train(data: DataSet, setting: Setting) -> Coefficients:
     setting.tell(f"fig1: {data.name}")
     alpha = best_alpha(data.to_tune, data.slots, weights="float32", rates="exact32")
-    weights = []
+    models = []
     for format, rates in ((GRID, "morris8"), ("float32", "exact32")):
         learner = Learner(Spec(slots=data.slots, alpha=alpha, weights=format, rates=rates))
         learner.learn(data.to_measure, trusted=True)
-        weights.append(learner.model.weights()[touched(learner.model.table)])
-    return Coefficients(data, alpha, *weights)
+        models.append(learner.model)
+    # Exact counts know every slot that occurs; a randomized counter may still stand at 0, beside a weight of 0.
+    occurring = touched(models[1].table)
+    return Coefficients(data, alpha, *(model.weights()[occurring] for model in models))
 
 
 def _points(c: Coefficients, edges: NDArray[np.float64]) -> list[dict[str, Any]]:

@@ -129,8 +129,9 @@ class Mean(NamedTuple):
 
         >>> Mean(0.3, 0.1).is_positive, Mean(0.3, 0.2).is_positive, Mean(-1.0, 0.0).is_positive
         (True, None, False)
+        >>> Mean.of([0.3]).is_positive  # a single one says nothing about the noise
         """
-        return None if abs(self.value) <= SURE * self.error else self.value > 0.0
+        return self.value > 0.0 if abs(self.value) > SURE * self.error else None
 
     def at_most(self, limit: float, errors: float = SURE) -> bool | None:
         """Whether it is surely at most `limit`, or surely above; None while the limit lies within the noise.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lessram.data.batch import Batch
+from lessram.errors import DataError
 from lessram.experiments.datasets import DataSet
 from lessram.experiments.results import Mean
 from lessram.learning.learner import Learner
@@ -87,12 +88,19 @@ def difference(data: DataSet, ours: Sequence[Trial], control: Sequence[Trial]) -
 
     def relative(left_out: int | None) -> float:
         mine, other = (_mean_loss(data, trials, left_out) for trials in (ours, control))
-        return mine / other - 1.0
+        return over(mine, other)
 
     parts = len(ours[0].parts)
     without = np.array([relative(part) for part in range(parts)])
     spread = (parts - 1) / parts * float(((without - without.mean()) ** 2).sum())
     return Mean(relative(None), spread**0.5)
+
+
+def over(loss: float, control: float) -> float:
+    """A loss relative to a control's: 0.01 is 1 % more."""
+    if control == 0.0:
+        raise DataError("found a control without any loss, expected a stream that is harder to learn")
+    return loss / control - 1.0
 
 
 def _mean_loss(data: DataSet, trials: Sequence[Trial], left_out: int | None) -> float:

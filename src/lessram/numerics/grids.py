@@ -3,6 +3,7 @@
 Theorem 3.1 and Corollary 3.2 ask for eps_t <= gamma * eta_t with -R and R on the grid, and rates that do not grow.
 Grids of R * 2^-k do: k is the least for which R * 2^-k <= gamma * eta, so that also eps > gamma * eta / 2 (unless
 eps = R). Finer grids contain coarser ones, so a coefficient is already on the next grid when its counter steps up.
+No k is above FINEST: where gamma * eta falls below R * 2^-FINEST, the grid stays, and the theorems hold no longer.
 """
 
 from __future__ import annotations

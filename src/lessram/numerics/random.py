@@ -73,7 +73,7 @@ def counting_bits(own, shared):
 
 @inlined
 def uniform(bits):
-    """A word as a float32: odd multiples of 2^-25, rounded to multiples of 2^-24 above 1/2. The mean is exactly 1/2."""
+    """A word as a float32: odd multiples of 2^-25, rounded to multiples of 2^-23 above 1/2. The mean is exactly 1/2."""
     return small_to_float((bits >> np.uint32(7)) | np.uint32(1)) * UNIFORM_STEP
 
 

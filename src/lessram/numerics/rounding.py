@@ -10,9 +10,9 @@ large weight in floating point first would lose small steps and so bias the roun
 
 Precision. The step arrives as a float32 in units of the grid and is rounded with a 24-bit uniform
 number from the odd multiples of 2^-25. Its fraction is exact, except that a small negative step may
-round 1 + step to 24 bits; numbers above 1/2 have 24 bits too, and some of the last are 1. Together
-|E[random_round(s)] - s| <= 2^-24 units. (The relative error of the float32 product
-rate * value * gradient itself, 2^-22, acts as an equal change of the rate.)
+round 1 + step to 24 bits, by 2^-25; uniform numbers above 1/2 are multiples of 2^-23, one of them 1,
+which may be 2^-24 off. Together |E[random_round(s)] - s| <= 1.5 * 2^-24 units. (The relative error of
+the float32 product rate * value * gradient itself, 2^-22, acts as an equal change of the rate.)
 Randomness is an argument, so tests sum over all bit patterns.
 """
 

@@ -1,7 +1,7 @@
 """A 6-bit accumulator of squared gradients, for cells of 16 bits.
 
 The levels of numerics.accumulator with b = 1.23 and u = 2^-6: all from 0 to 31, then only the even ones, 32, 34 .. 62.
-Sums end at 2.5e4, where rates have fallen to alpha / 160, and stay. Among 64 codes these are 48 levels: the lowest
+Sums end at 2.5e4, where rates have fallen to alpha / 173, and stay. Among 64 codes these are 48 levels: the lowest
 bit of a high level is free. It goes to the weight, which at that height has taken many steps, each smaller than the
 distance of gridpoints: there a finer grid is worth more than a better sum.
 

@@ -51,9 +51,14 @@ class Margins:
         return self._margins(batch, weights), ways
 
     def squares(self, batch: Batch) -> NDArray[np.float64]:
-        """The sum of squared values of each row, as weights multiply them: the k of the bounds."""
+        """The sum of squared values of each row, as weights multiply them: the k of the bounds.
+
+        A slot that occurs more than once in a row counts as one feature whose values add up: its weight is rounded
+        once, so its errors do not cancel.
+        """
         values = _values(batch)
-        return row_sums(batch, values * values) / self._model.scale**2
+        squares = row_sums(batch, values * values) + _added_by_repeats(batch, values)
+        return squares / self._model.scale**2
 
     def _margins(self, batch: Batch, weights: NDArray[np.floating]) -> NDArray[np.float64]:
         return row_sums(batch, weights * _values(batch)) / self._model.scale + self._model.intercept
@@ -120,6 +125,19 @@ def row_sums(batch: Batch, products: NDArray[np.floating]) -> NDArray[np.float64
     sums = np.add.reduceat(np.append(products, 0.0), starts)
     sums[batch.indptr[1:] == batch.indptr[:-1]] = 0.0
     return sums
+
+
+def _added_by_repeats(batch: Batch, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how much the squares of what the slots of a row add up to exceed those of its values: 0 without repeats."""
+    rows = np.repeat(np.arange(batch.rows), np.diff(batch.indptr))
+    slots = _features(batch, batch.slots)
+    order = np.lexsort((slots, rows))
+    rows, slots, values = rows[order], slots[order], values[order]
+    starts = np.flatnonzero((np.diff(rows, prepend=-1) != 0) | (slots != np.roll(slots, 1)))
+    if len(starts) == len(values):
+        return np.zeros(batch.rows)
+    more = np.add.reduceat(values, starts) ** 2 - np.add.reduceat(values**2, starts)
+    return np.bincount(rows[starts], more, minlength=batch.rows).astype(np.float64)
 
 
 def _values(batch: Batch) -> NDArray[np.float64]:

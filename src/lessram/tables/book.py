@@ -74,8 +74,8 @@ def index_of(book: NDArray[np.void]) -> Index:
             continue
         width = math.gcd(*np.diff(points).tolist())
         index.low[level], index.high[level], index.parts[level] = points[0], points[-1], 1.0 / width
-        starts = points[0] + width * np.arange((points[-1] - points[0]) // width)
-        below = codes[np.searchsorted(points, starts, side="right") - 1]
+        starts = points[0] + width * np.arange((points[-1] - points[0]) // width + 1)  # the end is met by rounding up
+        below = codes[np.minimum(np.searchsorted(points, starts, side="right"), len(points) - 1) - 1]
         index.below[level * PARTS : level * PARTS + len(below)] = below
     return index
 
@@ -88,7 +88,10 @@ def is_inside(index, level, value):
 
 @inlined
 def code_below(index, level, value):
-    """The code below a value inside the list of this level, or the one above where the value is nearly that."""
+    """The code below a value inside the list of this level, or the one above where the value is nearly that.
+
+    Never the last of its list, which has none above: there is a part for a value that is nearly the end.
+    """
     part = np.uint64(np.int64((value - index.low[level]) * index.parts[level]))
     return np.uint64(index.below[np.uint64(level) * np.uint64(PARTS) + part])
 
