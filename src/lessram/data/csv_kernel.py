@@ -120,11 +120,24 @@ def _behind_newline(text, start, stop):
     return stop
 
 
+@inlined
+def _next_line(text, p, stop):
+    """Behind the first newline from `p` on; `stop` if there is none before it."""
+    while p < stop:
+        found = _newlines(text, p)
+        if found:
+            return min(p + trailing_zeros(found) + _ONE, stop)
+        p += _BLOCK
+    return stop
+
+
 @kernel
 def last_row_end(text, p, stop, dialect):
     """Where the last whole row of `text[p:stop]` ends, `p` being the start of a row; `p` if none is whole.
 
-    Goes from one quoted cell to the next: where there are no quotes, every newline ends a row.
+    Goes from one quoted cell to the next: where there are no quotes, every newline ends a row. A row with a quote that
+    closes in the wrong place ends with its first line, as for who reads the rows: else that quote would turn all that
+    follows inside out, and the text be cut within good cells.
     """
     end, outside = p, p
     while True:
@@ -138,9 +151,11 @@ def last_row_end(text, p, stop, dialect):
         if first == stop:
             return end
         outside, _ = _closing_quote(text, first + _ONE, stop, dialect.quote)
-        if outside == stop:
-            return end
         outside += _ONE
+        if outside >= stop:
+            return end
+        if text[outside] != dialect.delimiter and not _line_ends(text, outside):
+            end = outside = _next_line(text, end, stop)
         p = outside
 
 
