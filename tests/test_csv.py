@@ -250,6 +250,13 @@ def test_guesses_follow_the_first_rows():
     )
 
 
+@pytest.mark.parametrize("empty", [b"\n", b"\r\n\n"])
+def test_empty_lines_before_the_header_are_no_rows(empty):
+    schema = guess_schema(chunk_of(empty + TABLE), label="click")
+    parts = [CsvParser(schema, SLOTS).parse(chunk_of(before + TABLE)) for before in (b"", empty)]
+    assert (parts[1].bad, rows_of(parts[1].batch)) == (0, rows_of(parts[0].batch))
+
+
 def test_columns_without_header_are_numbered():
     assert column_names(chunk_of(b"1,a\n"), PLAIN) == ["1", "2"]
 

@@ -193,7 +193,11 @@ class CsvParser(LineParser):
                     f"found {_column(theirs)} in the header, expected {_column(ours)}, as in the first file",
                     place=f"{chunk.name}:1",
                 )
-        return int(row_end(chunk.text, np.uint64(0), np.uint64(chunk.size), self._dialect, False))
+        row, end = b"", 0
+        while row in (b"", b"\n", b"\r\n"):  # empty lines are no rows
+            start, end = end, int(row_end(chunk.text, np.uint64(end), np.uint64(chunk.size), self._dialect, False))
+            row = chunk.text[start:end].tobytes()
+        return end
 
     def _line_behind(self, chunk: Chunk, progress: Progress) -> int:
         """Behind the whole row, whose cells may have several lines; behind its first line if its quotes are wrong."""
