@@ -469,11 +469,21 @@ def test_frames_that_arrow_cannot_take():
     pandas = pytest.importorskip("pandas")
     for frame, why in [
         (pandas.DataFrame({"a": ["x", 1]}), "Conversion failed for column a with type object"),
+        (pandas.DataFrame({"a": ["x", "\ud800"]}, dtype=object), r"can't encode character '\\ud800'"),
+        (pandas.DataFrame({"a": [1, 2**80]}), "too large"),
         (pandas.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
         (pandas.DataFrame({"a": pandas.arrays.SparseArray([0, 1])}), "Sparse pandas data"),
     ]:
         with pytest.raises(DataError, match=f"found a DataFrame that cannot become Arrow, .*{why}"):
             open_table(frame)
+
+
+@pytest.mark.parametrize("value", ["\ud800", 2**80])
+def test_objects_that_arrow_cannot_take_are_refused_when_they_are_read(value):
+    frame = pytest.importorskip("pandas").DataFrame({"a": [value]}, dtype=object)
+    table = open_table(frame, columns=["a"])
+    with pytest.raises(DataError, match="table: cannot read: "):
+        list(table.read(Schema(columns=("a",), kinds=("categorical",))))
 
 
 @pytest.mark.parametrize("encode", [False, True])
