@@ -102,6 +102,7 @@ def count_newlines(text, size):
 
 # Powers of five, 128 bits each, for m * 10^e with m < 10^19: below 10^-65 all is 0 in float32, above 10^38 too large.
 _LEAST, _MOST = -65, 38
+_LARGEST_EXPONENT = 10**9
 
 
 def _power_of_five(exponent: int) -> int:
@@ -170,12 +171,15 @@ def _digits(text, p, mantissa):
 
 @inlined
 def _exponent(text, p):
-    """The number behind an `e`, and its end; the end is `p` where there is none."""
+    """The number behind an `e`, and its end; the end is `p` where there is none.
+
+    What is larger than `_LARGEST_EXPONENT` counts as that: no line has as many digits as would undo it.
+    """
     negative = text[p] == MINUS
     first = p + np.uint64(negative or text[p] == PLUS)
     last, exponent = first, 0
     while np.uint64(text[last]) - np.uint64(48) <= np.uint64(9):
-        exponent = min(exponent * 10 + np.int64(text[last]) - 48, 10**6)
+        exponent = min(exponent * 10 + np.int64(text[last]) - 48, _LARGEST_EXPONENT)
         last += np.uint64(1)
     return (-exponent if negative else exponent), (p if last == first else last)
 
