@@ -136,6 +136,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         chosen = ("categorical", "numeric", "text")
         return tuple(name for name, kind in zip(self.columns, self.kinds, strict=True) if kind in chosen)
 
+    @property
+    def numeric(self) -> list[str]:
+        """The columns of numbers."""
+        return [name for name, kind in zip(self.columns, self.kinds, strict=True) if kind == "numeric"]
+
     def to_predict(self) -> Schema:
         """The same for rows whose labels and weights are not to be looked at."""
         kinds: tuple[Kind, ...] = tuple("ignored" if kind in ("label", "weight") else kind for kind in self.kinds)

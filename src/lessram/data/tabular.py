@@ -69,7 +69,7 @@ class TableSource:
 
     def _first_numbers(self, schema: Schema) -> dict[str, list[float]]:
         """The numbers of the numeric columns in the first rows, by column."""
-        numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
+        numeric = schema.numeric
         found: dict[str, list[float]] = {name: [] for name in numeric}
         rows = 0
         for batch in self._parts[0].peek(numeric) if numeric else ():
