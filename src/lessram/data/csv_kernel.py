@@ -16,11 +16,13 @@ from lessram.data.text import (
     DECIDED,
     NEWLINE,
     POINT,
+    RETURN,
     SPACE,
     UNDECIDED,
     any_number,
     digit_run,
     first_digits,
+    is_line_end,
     load_digits,
 )
 from lessram.data.tokens import tokenise
@@ -30,7 +32,6 @@ from lessram.numerics.memory_words import trailing_zeros
 FEW_CELLS, MANY_CELLS, OPEN_QUOTE, BEHIND_QUOTE, BAD_LABEL, BAD_WEIGHT, BAD_NUMBER = range(4, 11)
 """What is wrong with the row at which the kernel stopped."""
 
-RETURN = np.uint8(13)
 _ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
 _TENS = 10.0 ** np.arange(9)
 
@@ -43,11 +44,6 @@ class Dialect(NamedTuple):
     delimiter: np.uint8
     quote: np.uint8
     """Around cells that hold delimiters, newlines or quotes; 0 = no cell is quoted."""
-
-
-@inlined
-def _line_ends(text, p):
-    return text[p] == NEWLINE or (text[p] == RETURN and text[p + _ONE] == NEWLINE)
 
 
 @inlined
@@ -95,7 +91,7 @@ def row_end(text, p, stop, dialect, strict):
             if p == stop:
                 break
             p += _ONE
-            if strict and text[p] != dialect.delimiter and not _line_ends(text, p):
+            if strict and text[p] != dialect.delimiter and not is_line_end(text, p):
                 break
         found = _cell_ends(text, p, dialect.delimiter) if dialect.quote else _newlines(text, p)
         if found == _ZERO:
@@ -154,7 +150,7 @@ def last_row_end(text, p, stop, dialect):
         outside += _ONE
         if outside >= stop:
             return end
-        if text[outside] != dialect.delimiter and not _line_ends(text, outside):
+        if text[outside] != dialect.delimiter and not is_line_end(text, outside):
             end = outside = _next_line(text, end, stop)
         p = outside
 
@@ -301,7 +297,7 @@ def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratc
         _mark_cell_ends(text, p, stop, marks, dialect.delimiter)
     while p < stop:
         line, first, needed, column, others = p, k, _ZERO, _ZERO, False
-        if _line_ends(text, p):
+        if is_line_end(text, p):
             p += _ONE + np.uint64(text[p] == RETURN)
             continue
         trouble, head = FULL, (np.float32(np.nan), np.float32(1))

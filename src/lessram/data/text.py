@@ -24,7 +24,7 @@ PADDING = 64
 
 BROKEN, DECIDED, TOO_LARGE, UNDECIDED = 0, 1, 2, 3  # what became of a number
 
-NEWLINE, SPACE, HASH, PLUS, MINUS, POINT, COLON = (np.uint8(ord(c)) for c in "\n #+-.:")
+NEWLINE, RETURN, SPACE, HASH, PLUS, MINUS, POINT, COLON = (np.uint8(ord(c)) for c in "\n\r #+-.:")
 
 _ASCII_ZEROS = np.uint64(0x3030303030303030)
 _SIX = np.uint64(0x7676767676767676)  # carries into the top bit of a byte above 9
@@ -75,6 +75,12 @@ def usual_label(text, p, real):
 def is_blank(c):
     """Space, tab, vertical tab, form feed, carriage return: what stands between the words of a line."""
     return c == SPACE or c == np.uint8(9) or (np.uint8(11) <= c <= np.uint8(13))
+
+
+@inlined
+def is_line_end(text, p):
+    """Whether a line ends here, as on Unix or as on Windows."""
+    return text[p] == NEWLINE or (text[p] == RETURN and text[p + np.uint64(1)] == NEWLINE)
 
 
 @inlined
