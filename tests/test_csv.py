@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import lzma
+import re
 
 import numpy as np
 import pytest
@@ -249,6 +250,21 @@ def test_guesses_follow_the_first_rows():
     )
 
 
+def test_what_only_python_takes_for_a_number_is_a_category():
+    """A column of such cells would have no good row if it were numeric."""
+    cells = ["\t12", "１２", "\u00a05", "1_000", "inf"]
+    kinds = [guess_schema(chunk_of(f"click,x\n1,{cell}\n0,3\n".encode()), label="click").of("x") for cell in cells]
+    assert kinds == ["categorical"] * len(cells)
+    assert guess_schema(chunk_of(b"click,x\n1, +1.5e-3 \n0,.5E2\n"), label="click").of("x") == "numeric"
+
+
+@pytest.mark.parametrize("empty", [b"\n", b"\r\n\n"])
+def test_empty_lines_before_the_header_are_no_rows(empty):
+    schema = guess_schema(chunk_of(empty + TABLE), label="click")
+    parts = [CsvParser(schema, SLOTS).parse(chunk_of(before + TABLE)) for before in (b"", empty)]
+    assert (parts[1].bad, rows_of(parts[1].batch)) == (0, rows_of(parts[0].batch))
+
+
 def test_columns_without_header_are_numbered():
     assert column_names(chunk_of(b"1,a\n"), PLAIN) == ["1", "2"]
 
@@ -332,15 +348,36 @@ def test_a_schema_finds_its_columns_in_another_order():
 # ------------------------------------------------------------------ files
 
 
+QUOTED, BARE = rb'"(?:[^"]|"")*+"', rb'(?!")[^,\n]*'
+OPEN_CELL = re.compile(rb'(?:(?:%b|%b),)*+"(?:[^"]|"")*+\Z' % (QUOTED, BARE))
+
+
+def test_rows_end_at_a_newline_outside_of_quotes():
+    text = b'a,"b\n""c""\r\n",d"\r\n"e"\r\nf\n"g'
+    chunk, ends, p = chunk_of(text), [], 0
+    while (p := int(row_end(chunk.text, np.uint64(p), np.uint64(len(text)), PLAIN.dialect, True))) <= len(text):
+        ends.append(p)
+    assert ends == [18, 23, 25]
+
+
 @given(st.text(alphabet='",\n\ra', max_size=300), st.integers(0, 5))
 @settings(max_examples=300, deadline=None)
 def test_the_last_row_ends_where_a_walk_from_row_to_row_does(text, start):
-    dialect, size = PLAIN.dialect, len(text)
-    chunk = guarded_chunk(text.encode(), "clicks.csv")
+    text = text.encode() + b"\n"
+    chunk, dialect, size = guarded_chunk(text, "clicks.csv"), PLAIN.dialect, len(text)
     start = walked = min(start, size)
-    while walked < size and (end := row_end(chunk.text, np.uint64(walked), np.uint64(size), dialect, False)) <= size:
-        walked = int(end)
+    while walked < size and not OPEN_CELL.match(text, walked):
+        end = int(row_end(chunk.text, np.uint64(walked), np.uint64(size), dialect, True))
+        walked = end if end <= size else text.index(b"\n", walked) + 1  # behind a bad row's first line
     assert last_row_end(chunk.text, np.uint64(start), np.uint64(size), dialect) == walked
+
+
+@pytest.mark.parametrize("size", [20, 32, 47, 1 << 20])
+def test_good_cells_behind_a_bad_quote_are_not_cut(tmp_path, size):
+    (tmp_path / "a.csv").write_bytes(b"1,x\n" + b'1,"y"z,"\n1,"a\nb"\n' * 20)
+    schema = Schema(columns=("1", "2"), kinds=("label", "categorical"))
+    rows, bad, *_ = read_all([str(tmp_path / "a.csv")], schema, PLAIN, size)
+    assert (len(rows), bad) == (21, 20)
 
 
 def read_all(paths, schema, options, size):

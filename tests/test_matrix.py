@@ -259,6 +259,8 @@ def test_values_that_are_not_finite(small_blocks: None, bad: float) -> None:
         ({2**64: 1}, "row 1: found feature 18446744073709551616, expected a number from 0 to 2^64 - 1"),
         ({1.5: 1}, "row 1: found 1.5 as a feature, expected a name or a number"),
         ({True: 1}, "row 1: found True as a feature, expected a name or a number"),
+        ({"\ud800": 1}, "row 1: found '\\ud800' as a feature, expected a name that UTF-8 can spell"),
+        ({"a": "\ud800"}, "row 1: found 'a=\\ud800' as a feature, expected a name that UTF-8 can spell"),
     ],
 )
 def test_bad_dicts(row: dict, message: str) -> None:

@@ -281,6 +281,17 @@ def test_bad_lines_are_counted_across_chunks_and_files(tmp_path: Path, small_chu
     )
 
 
+def test_bad_lines_before_the_start_count(tmp_path: Path) -> None:
+    path = tmp_path / "file.svm"
+    path.write_bytes(b"x\n1 2:1\nx\n0 3:1\n")
+    start = Position(offset=2, line=2, skipped=1)
+    with pytest.raises(SpecError, match="max_errors must cover the 1 bad lines before the start, got 0"):
+        read_batches([str(path)], slots=8, start=start)
+    with pytest.raises(TooManyErrors, match=r"file\.svm:3: .*; 2 bad lines, 1 allowed"):
+        list(read_batches([str(path)], slots=8, start=start, max_errors=1))
+    assert [batch.rows for batch, _ in read_batches([str(path)], slots=8, start=start, max_errors=2)] == [2]
+
+
 def test_lines_that_are_no_examples_give_no_batch(tmp_path: Path, small_chunks: int) -> None:
     path = tmp_path / "file.svm"
     path.write_bytes(b"# nothing\n" * 1000 + b"1\n" + b"\n" * 3000)

@@ -228,6 +228,13 @@ def test_numbers_are_those_of_python() -> None:
     check("".join(f"{number} 3:1\n" for number in numbers).encode(), labels="real")
 
 
+def test_zeros_and_exponents_of_any_length_cancel() -> None:
+    many = 1_100_000
+    words = [f"0.{'0' * many}1e{many + 1}", f"1{'0' * many}e-{many}", f"1{'0' * many}e-{10 * many}", f"1e{'9' * 30}"]
+    part = check(f"1 3:{words[0]} 4:{words[1]} 5:{words[2]}\n1 3:{words[3]}\n".encode())
+    assert (part.batch.slots.tolist(), part.batch.values, part.bad) == ([3, 4], None, 1)
+
+
 def test_numbers_that_only_long_arithmetic_decides() -> None:
     """A double's own tie, just beside a float32's tie: 19 digits cannot tell which side it is on."""
     tie = Decimal(1) + Decimal(2) ** -24  # the middle of 1 and the next float32

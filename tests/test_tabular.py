@@ -241,6 +241,44 @@ def test_nan_is_an_empty_cell_but_no_label():
     assert rows_of(part.batch) == [(1, 1, [])]
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_strings_that_are_no_numbers_make_bad_rows_whatever_stands_beside_them(kind):
+    schema = Schema(columns=("click", "price"), kinds=("label", "numeric"))
+    for cells, bad in ((["1.5", "nan", "2"], 1), (["1.5", "nan", "x"], 2), ([None, "", "2"], 0)):
+        table = pa.table({"click": [1, 0, 1], "price": pa.array(cells, kind)})
+        part = next(iter(table_parts(open_table(table), schema, SLOTS, tolerate=lambda: 9)))
+        assert (part.bad, part.batch.rows) == (bad, 3 - bad)
+
+
+def test_strings_that_are_not_utf8_are_no_numbers():
+    """Arrow does not look whether the bytes of a file's strings are what it calls them."""
+    raw = pa.array([b"1.5", b"\xff", b"2"])
+    strings = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    source = open_table(pa.table({"click": [1, 0, 1], "price": strings}))
+    schema = source.guess_schema(label="click", numeric=["price"])
+    assert schema.scales == (column_scale("price", [1.5, 2.0]),)
+    part = next(iter(table_parts(source, schema, SLOTS, tolerate=lambda: 9)))
+    assert (part.bad, part.batch.rows) == (1, 2)
+    assert part.reports[0].message == "found '\ufffd' in column 'price', expected a finite number"
+
+
+def test_a_batch_without_rows_but_with_a_dictionary():
+    site = pa.array(["a", "b"]).dictionary_encode()
+    batch = pa.record_batch({"click": pa.array([1, 0]), "site": site}).slice(0, 0)
+    parser = ArrowParser(Schema(columns=("click", "site"), kinds=("label", "categorical")), SLOTS)
+    assert parser.parse(batch).batch.rows == 0
+
+
+@pytest.mark.parametrize("index", [-1, 2, 100])
+def test_indexes_outside_of_a_dictionary_are_refused(index):
+    site = pa.DictionaryArray.from_arrays(pa.array([0, index, 1], pa.int8()), pa.array(["a", "b"]), safe=False)
+    table = open_table(pa.table({"click": [1, 0, 1], "site": site}))
+    with pytest.raises(DataError, match="found an index beyond the dictionary in column 'site'"):
+        list(table_parts(table, table.guess_schema(label="click"), SLOTS))
+
+
 def large(count=30_000):
     r = np.random.default_rng(1)
     return pa.table(
@@ -431,11 +469,21 @@ def test_frames_that_arrow_cannot_take():
     pandas = pytest.importorskip("pandas")
     for frame, why in [
         (pandas.DataFrame({"a": ["x", 1]}), "Conversion failed for column a with type object"),
+        (pandas.DataFrame({"a": ["x", "\ud800"]}, dtype=object), r"can't encode character '\\ud800'"),
+        (pandas.DataFrame({"a": [1, 2**80]}), "too large"),
         (pandas.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
         (pandas.DataFrame({"a": pandas.arrays.SparseArray([0, 1])}), "Sparse pandas data"),
     ]:
         with pytest.raises(DataError, match=f"found a DataFrame that cannot become Arrow, .*{why}"):
             open_table(frame)
+
+
+@pytest.mark.parametrize("value", ["\ud800", 2**80])
+def test_objects_that_arrow_cannot_take_are_refused_when_they_are_read(value):
+    frame = pytest.importorskip("pandas").DataFrame({"a": [value]}, dtype=object)
+    table = open_table(frame, columns=["a"])
+    with pytest.raises(DataError, match="table: cannot read: "):
+        list(table.read(Schema(columns=("a",), kinds=("categorical",))))
 
 
 @pytest.mark.parametrize("encode", [False, True])

@@ -90,6 +90,23 @@ def _as_strings(array: pa.Array) -> pa.Array:
     return array.cast(pa.large_string())
 
 
+def _is_spelled(kind: pa.DataType) -> bool:
+    """Whether an array of this type holds strings, as they are or in a dictionary."""
+    types = import_pyarrow().types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _texts(array: pa.Array) -> list[str | None]:
+    """The strings of an array; nobody has looked yet whether they are UTF-8."""
+    pa = import_pyarrow()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    texts = _as_strings(array).cast(pa.large_binary()).to_pylist()
+    return [None if text is None else text.decode("utf-8", "replace") for text in texts]
+
+
 class Dictionaries:
     """The hashes of the dictionaries that came lately, by column; for all parsers of a table.
 
@@ -198,14 +215,15 @@ class ArrowParser:
 
     def _numbers(self, column: int, array: pa.Array) -> NDArray[Any]:
         """An array as numbers; of strings one by one where some are none, so that only their rows are bad."""
-        pa = import_pyarrow()
-        try:
+        if not _is_spelled(array.type):
             return _numbers(array)
-        except pa.lib.ArrowInvalid:
-            kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-                raise
-            return np.array(self._block.converted(column, array.to_pylist(), number_of, None), np.float64)
+        try:
+            numbers = _numbers(array)
+            if not np.isnan(numbers).any():  # a string "nan" is no number, as in CSV and JSON
+                return numbers
+        except import_pyarrow().lib.ArrowInvalid:
+            pass
+        return np.array(self._block.converted(column, _texts(array), number_of, None), np.float64)
 
     def _put_categories(self, column: int, array: pa.Array) -> None:
         pa = import_pyarrow()
@@ -221,11 +239,11 @@ class ArrowParser:
             return
         indices = array.indices
         indices = (indices.fill_null(0) if indices.null_count else indices).to_numpy()
-        try:
-            np.take(hashes, indices, out=self._block.cells.hashes[column, :count])
-        except IndexError:
+        if indices.min(initial=0) < 0 or indices.max(initial=0) >= len(hashes):
             message = f"found an index beyond the dictionary in column {self._block.schema.columns[column]!r}"
-            raise DataError(f"{message}, expected none", place=self._name) from None
+            raise DataError(f"{message}, expected none", place=self._name)
+        # Nothing is left to be clipped; the usual mode would check once more, and write by way of a buffer.
+        np.take(hashes, indices, out=self._block.cells.hashes[column, :count], mode="clip")
         if empty.any():
             self._block.cells.present[column, :count] &= ~empty[indices]
 
@@ -253,8 +271,8 @@ def numbers_in(array: pa.Array) -> list[float]:
     """The numbers of an array that are neither null nor NaN, those that strings spell included."""
     try:
         numbers = _numbers(array).astype(np.float64)
-    except (import_pyarrow().lib.ArrowException, ValueError):
-        return numbers_among(array.to_pylist())
+    except import_pyarrow().lib.ArrowException:
+        return numbers_among(_texts(array)) if _is_spelled(array.type) else []
     return numbers[np.broadcast_to(_validity(array), len(array)) & ~np.isnan(numbers)].tolist()  # type: ignore[no-any-return]
 
 

@@ -65,6 +65,5 @@ def _power_of_two(size: float) -> float:
 
 def with_scales(schema: Schema, numbers: Mapping[str, Sequence[float]]) -> Schema:
     """The schema with scales for its numeric columns, from the first numbers of each."""
-    names = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
-    found = [column_scale(name, numbers.get(name, ())) for name in names]
+    found = [column_scale(name, numbers.get(name, ())) for name in schema.numeric]
     return msgspec.structs.replace(schema, scales=tuple(scale for scale in found if scale is not None) or msgspec.UNSET)

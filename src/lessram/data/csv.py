@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from lessram.data import csv_kernel
+from lessram.data.cells import numbers_among
 from lessram.data.column_scale import ROWS as SAMPLE
 from lessram.data.column_scale import with_scales
 from lessram.data.csv_kernel import Dialect, parse_rows, row_end
@@ -51,6 +52,9 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
     def dialect(self) -> Dialect:
         return Dialect(np.uint8(ord(self.delimiter)), np.uint8(ord(self.quote) if self.quote else 0))
 
+
+_NUMERALS = frozenset("0123456789+-.eE ")
+"""All that numbers are made of."""
 
 TSV = CsvOptions(delimiter="\t", quote="")
 
@@ -119,21 +123,16 @@ def guess_schema(chunk: Chunk, options: CsvOptions | None = None, *, scaled: boo
     if not scaled:
         return schema
     numeric = [i for i, kind in enumerate(schema.kinds) if kind == "numeric"]
-    return with_scales(schema, {names[i]: numbers(i) or _numbers_among(cells[i]) for i in numeric})
+    return with_scales(schema, {names[i]: numbers(i) or numbers_among(cells[i]) for i in numeric})
 
 
 def _numbers(cells: list[str]) -> list[float] | None:
-    """The numbers that cells are; None if one is none."""
+    """The numbers that cells are; None if one is none. Python takes more for numbers than the kernel does."""
     try:
         numbers = list(map(float, cells))
     except ValueError:
         return None
-    return numbers if all(map(math.isfinite, numbers)) and "_" not in "".join(cells) else None
-
-
-def _numbers_among(cells: list[str]) -> list[float]:
-    """The numbers of those cells that are numbers."""
-    return [number for cell in cells for number in _numbers([cell]) or ()]
+    return numbers if all(map(math.isfinite, numbers)) and _NUMERALS.issuperset("".join(cells)) else None
 
 
 class CsvParser(LineParser):
@@ -193,7 +192,11 @@ class CsvParser(LineParser):
                     f"found {_column(theirs)} in the header, expected {_column(ours)}, as in the first file",
                     place=f"{chunk.name}:1",
                 )
-        return int(row_end(chunk.text, np.uint64(0), np.uint64(chunk.size), self._dialect, False))
+        row, end = b"", 0
+        while row in (b"", b"\n", b"\r\n"):  # empty lines are no rows
+            start, end = end, int(row_end(chunk.text, np.uint64(end), np.uint64(chunk.size), self._dialect, False))
+            row = chunk.text[start:end].tobytes()
+        return end
 
     def _line_behind(self, chunk: Chunk, progress: Progress) -> int:
         """Behind the whole row, whose cells may have several lines; behind its first line if its quotes are wrong."""

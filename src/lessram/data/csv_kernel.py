@@ -16,11 +16,13 @@ from lessram.data.text import (
     DECIDED,
     NEWLINE,
     POINT,
+    RETURN,
     SPACE,
     UNDECIDED,
     any_number,
     digit_run,
     first_digits,
+    is_line_end,
     load_digits,
 )
 from lessram.data.tokens import tokenise
@@ -30,7 +32,6 @@ from lessram.numerics.memory_words import trailing_zeros
 FEW_CELLS, MANY_CELLS, OPEN_QUOTE, BEHIND_QUOTE, BAD_LABEL, BAD_WEIGHT, BAD_NUMBER = range(4, 11)
 """What is wrong with the row at which the kernel stopped."""
 
-RETURN = np.uint8(13)
 _ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
 _TENS = 10.0 ** np.arange(9)
 
@@ -43,11 +44,6 @@ class Dialect(NamedTuple):
     delimiter: np.uint8
     quote: np.uint8
     """Around cells that hold delimiters, newlines or quotes; 0 = no cell is quoted."""
-
-
-@inlined
-def _line_ends(text, p):
-    return text[p] == NEWLINE or (text[p] == RETURN and text[p + _ONE] == NEWLINE)
 
 
 @inlined
@@ -95,7 +91,7 @@ def row_end(text, p, stop, dialect, strict):
             if p == stop:
                 break
             p += _ONE
-            if strict and text[p] != dialect.delimiter and not _line_ends(text, p):
+            if strict and text[p] != dialect.delimiter and not is_line_end(text, p):
                 break
         found = _cell_ends(text, p, dialect.delimiter) if dialect.quote else _newlines(text, p)
         if found == _ZERO:
@@ -120,11 +116,24 @@ def _behind_newline(text, start, stop):
     return stop
 
 
+@inlined
+def _next_line(text, p, stop):
+    """Behind the first newline from `p` on; `stop` if there is none before it."""
+    while p < stop:
+        found = _newlines(text, p)
+        if found:
+            return min(p + trailing_zeros(found) + _ONE, stop)
+        p += _BLOCK
+    return stop
+
+
 @kernel
 def last_row_end(text, p, stop, dialect):
     """Where the last whole row of `text[p:stop]` ends, `p` being the start of a row; `p` if none is whole.
 
-    Goes from one quoted cell to the next: where there are no quotes, every newline ends a row.
+    Goes from one quoted cell to the next: where there are no quotes, every newline ends a row. A row with a quote that
+    closes in the wrong place ends with its first line, as for who reads the rows: else that quote would turn all that
+    follows inside out, and the text be cut within good cells.
     """
     end, outside = p, p
     while True:
@@ -138,9 +147,11 @@ def last_row_end(text, p, stop, dialect):
         if first == stop:
             return end
         outside, _ = _closing_quote(text, first + _ONE, stop, dialect.quote)
-        if outside == stop:
-            return end
         outside += _ONE
+        if outside >= stop:
+            return end
+        if text[outside] != dialect.delimiter and not is_line_end(text, outside):
+            end = outside = _next_line(text, end, stop)
         p = outside
 
 
@@ -286,7 +297,7 @@ def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratc
         _mark_cell_ends(text, p, stop, marks, dialect.delimiter)
     while p < stop:
         line, first, needed, column, others = p, k, _ZERO, _ZERO, False
-        if _line_ends(text, p):
+        if is_line_end(text, p):
             p += _ONE + np.uint64(text[p] == RETURN)
             continue
         trouble, head = FULL, (np.float32(np.nan), np.float32(1))

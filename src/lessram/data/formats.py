@@ -53,7 +53,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     def csv(self) -> csv.CsvOptions:
         """How the cells of a delimited file are parted."""
         if self.name == "tsv":
-            return csv.CsvOptions(delimiter="\t", quote="", header=self.header)
+            return msgspec.structs.replace(csv.TSV, header=self.header)
         return csv.CsvOptions(delimiter=self.delimiter, header=self.header)
 
 

@@ -141,9 +141,7 @@ def make_keys(columns: Sequence[tuple[int, str]]) -> Keys:
         np.cumsum(lengths) - lengths,
         np.frombuffer(bytearray(b"".join(keys) + bytes(MARGIN)), np.uint8),
         np.array([numbers.get(path, NONE) for _, _, path in steps], np.int64),
-        np.array(
-            [NONE if path == key and "." in key else nodes.get(f"{path}.", NONE) for _, key, path in steps], np.int64
-        ),
+        np.array([_child(nodes, key, path) for _, key, path in steps], np.int64),
     )
     _fill(made)
     return made

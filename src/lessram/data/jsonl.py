@@ -70,8 +70,7 @@ def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schem
     schema = make_schema(names, guess, **choices)
     if not scaled:
         return schema
-    numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
-    return with_scales(schema, {name: numbers_among(values(name)) for name in numeric})
+    return with_scales(schema, {name: numbers_among(values(name)) for name in schema.numeric})
 
 
 def _first_rows(chunk: Chunk) -> Iterator[dict[str, Any]]:

@@ -250,6 +250,8 @@ class _Dicts:
         elif not self._rules.hashing:
             message = f"found the name {name!r}, expected numbers only, since nothing is hashed"
             raise NothingHashed(message, place=place)
+        elif not _is_utf8(name):
+            raise DataError(f"found {name!r} as a feature, expected a name that UTF-8 can spell", place=place)
         number = _float32_or_nan(value)
         if not np.isfinite(number):
             expected = "expected a finite number that float32 can hold"
@@ -287,6 +289,11 @@ class _Dicts:
 
 def _is_dicts(data: Any) -> bool:
     return isinstance(data, Sequence) and len(data) > 0 and isinstance(data[0], Mapping)
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether a name has bytes to be hashed: half of a surrogate pair has none."""
+    return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _array(data: Any) -> NDArray[Any]:

@@ -39,6 +39,8 @@ class Report:
         if max_errors < 0:
             raise SpecError(f"max_errors must not be negative, got {max_errors}")
         start = start or Position()
+        if max_errors < start.skipped:
+            raise SpecError(f"max_errors must cover the {start.skipped} bad lines before the start, got {max_errors}")
         self.max_errors = max_errors
         self.skipped = start.skipped
         """Bad lines."""

@@ -17,6 +17,7 @@ A schema is part of a model, and is checked against the columns of whatever the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -99,9 +100,9 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.kinds):
             raise SpecError(f"a schema needs one kind for each column, got {len(self.kinds)} for {len(self.columns)}")
-        repeated = {name for name in self.columns if self.columns.count(name) > 1}
+        repeated = [name for name, count in Counter(self.columns).items() if count > 1]
         if repeated:
-            raise SpecError(f"columns must have different names, got {sorted(repeated)[0]!r} more than once")
+            raise SpecError(f"columns must have different names, got {min(repeated)!r} more than once")
         for kind in ("label", "weight"):
             if self.kinds.count(kind) > 1:
                 raise SpecError(f"at most one column can be the {kind}, got {self.kinds.count(kind)}")
@@ -135,6 +136,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         chosen = ("categorical", "numeric", "text")
         return tuple(name for name, kind in zip(self.columns, self.kinds, strict=True) if kind in chosen)
 
+    @property
+    def numeric(self) -> list[str]:
+        """The columns of numbers."""
+        return [name for name, kind in zip(self.columns, self.kinds, strict=True) if kind == "numeric"]
+
     def to_predict(self) -> Schema:
         """The same for rows whose labels and weights are not to be looked at."""
         kinds: tuple[Kind, ...] = tuple("ignored" if kind in ("label", "weight") else kind for kind in self.kinds)
@@ -154,8 +160,9 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         ...
         lessram.errors.SpecError: the table must have the columns that the model was trained on, 'site' is missing
         """
+        there = set(columns)
         for name in self.features:
-            if name not in columns:
+            if name not in there:
                 raise SpecError(f"{place and f'{place}: '}{MISSING_COLUMN.format(name)}")
         known = dict(zip(self.columns, self.kinds, strict=True))
         kinds: tuple[Kind, ...] = tuple(known.get(name, "ignored") for name in columns)

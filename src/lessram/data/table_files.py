@@ -161,7 +161,7 @@ def check_present(columns: Sequence[str], schema: pa.Schema, name: str) -> None:
 
 
 class Blaming:
-    """Make an error of Arrow or of the system a `DataError` that names the file."""
+    """Make an error of Arrow, of the system or of values that Arrow cannot take a `DataError` that names the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -174,5 +174,10 @@ class Blaming:
             return
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"cannot read: {error.strerror}", place=self._path) from None
-        if isinstance(error, (OSError, import_pyarrow().lib.ArrowException)):
-            raise DataError(f"cannot read: {error}", place=self._path) from None
+        if isinstance(error, (OSError, UnicodeError, OverflowError, import_pyarrow().lib.ArrowException)):
+            raise DataError(f"cannot read: {words_of(error)}", place=self._path) from None
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says; Arrow's may have several messages, those of strings have other arguments than messages."""
+    return str(error) if isinstance(error, UnicodeError) else "; ".join(map(str, error.args))

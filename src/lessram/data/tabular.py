@@ -17,7 +17,7 @@ from lessram.data.pipeline import Parts
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
 from lessram.data.source import Place, TextBuffer
-from lessram.data.table_files import Blaming, TableFile, check_present
+from lessram.data.table_files import Blaming, TableFile, check_present, words_of
 from lessram.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class TableSource:
 
     def _first_numbers(self, schema: Schema) -> dict[str, list[float]]:
         """The numbers of the numeric columns in the first rows, by column."""
-        numeric = [name for name, kind in zip(schema.columns, schema.kinds, strict=True) if kind == "numeric"]
+        numeric = schema.numeric
         found: dict[str, list[float]] = {name: [] for name in numeric}
         rows = 0
         for batch in self._parts[0].peek(numeric) if numeric else ():
@@ -210,13 +210,11 @@ def _in_memory(data: Any, name: str, columns: Sequence[str] | None) -> _Memory |
         if any(data.dtypes[label].name == "object" for label in chosen if data.columns.is_unique):
             return _Objects(data, name, chosen, typed=columns is None)
         return _Memory(_from_pandas(data, chosen), name)
-    except (pa.lib.ArrowException, TypeError, ValueError) as error:
+    except (pa.lib.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, SpecError):
             raise
-        why = "; ".join(map(str, error.args))
-        raise DataError(
-            f"found a {type(data).__name__} that cannot become Arrow, expected plain columns: {why}"
-        ) from None
+        found = f"found a {type(data).__name__} that cannot become Arrow"
+        raise DataError(f"{found}, expected plain columns: {words_of(error)}") from None
 
 
 def _from_pandas(frame: Any, columns: Sequence[Any] | None, schema: pa.Schema | None = None) -> pa.Table:

@@ -24,7 +24,7 @@ PADDING = 64
 
 BROKEN, DECIDED, TOO_LARGE, UNDECIDED = 0, 1, 2, 3  # what became of a number
 
-NEWLINE, SPACE, HASH, PLUS, MINUS, POINT, COLON = (np.uint8(ord(c)) for c in "\n #+-.:")
+NEWLINE, RETURN, SPACE, HASH, PLUS, MINUS, POINT, COLON = (np.uint8(ord(c)) for c in "\n\r #+-.:")
 
 _ASCII_ZEROS = np.uint64(0x3030303030303030)
 _SIX = np.uint64(0x7676767676767676)  # carries into the top bit of a byte above 9
@@ -78,6 +78,12 @@ def is_blank(c):
 
 
 @inlined
+def is_line_end(text, p):
+    """Whether a line ends here, as on Unix or as on Windows."""
+    return text[p] == NEWLINE or (text[p] == RETURN and text[p + np.uint64(1)] == NEWLINE)
+
+
+@inlined
 def line_end(text, p):
     """Where the line that holds `p` ends: the place of its newline."""
     while text[p] != NEWLINE:
@@ -102,6 +108,7 @@ def count_newlines(text, size):
 
 # Powers of five, 128 bits each, for m * 10^e with m < 10^19: below 10^-65 all is 0 in float32, above 10^38 too large.
 _LEAST, _MOST = -65, 38
+_LARGEST_EXPONENT = 10**9
 
 
 def _power_of_five(exponent: int) -> int:
@@ -170,12 +177,15 @@ def _digits(text, p, mantissa):
 
 @inlined
 def _exponent(text, p):
-    """The number behind an `e`, and its end; the end is `p` where there is none."""
+    """The number behind an `e`, and its end; the end is `p` where there is none.
+
+    What is larger than `_LARGEST_EXPONENT` counts as that: no line has as many digits as would undo it.
+    """
     negative = text[p] == MINUS
     first = p + np.uint64(negative or text[p] == PLUS)
     last, exponent = first, 0
     while np.uint64(text[last]) - np.uint64(48) <= np.uint64(9):
-        exponent = min(exponent * 10 + np.int64(text[last]) - 48, 10**6)
+        exponent = min(exponent * 10 + np.int64(text[last]) - 48, _LARGEST_EXPONENT)
         last += np.uint64(1)
     return (-exponent if negative else exponent), (p if last == first else last)
 

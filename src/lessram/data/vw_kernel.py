@@ -27,10 +27,12 @@ from lessram.data.text import (
     NEWLINE,
     PLUS,
     POINT,
+    RETURN,
     SPACE,
     UNDECIDED,
     digit_run,
     first_digits,
+    is_line_end,
     load_digits,
     number,
     unit_decimal,
@@ -42,7 +44,7 @@ from lessram.numerics.memory_words import trailing_zeros
 LABEL, WEIGHT, BASE, WORDS, CONTROL, VALUE, NO_VALUE, NAMESPACE, NAMESPACE_WEIGHT = range(4, 13)
 """What is wrong with the line at which the kernel stopped."""
 
-BAR, QUOTE, TAB, RETURN = (np.uint8(ord(c)) for c in "|'\t\r")
+BAR, QUOTE, TAB = (np.uint8(ord(c)) for c in "|'\t")
 _ZERO, _ONE, _BLOCK = np.uint64(0), np.uint64(1), np.uint64(64)
 
 _FEW, _PAUSE = np.uint64(4), 64
@@ -85,14 +87,9 @@ def _is_blank(c):
 
 
 @inlined
-def _line_ends(text, p):
-    return text[p] == NEWLINE or (text[p] == RETURN and text[p + _ONE] == NEWLINE)
-
-
-@inlined
 def _feature_ends(text, p):
     """Whether a value may end here."""
-    return _is_blank(text[p]) or text[p] == BAR or _line_ends(text, p)
+    return _is_blank(text[p]) or text[p] == BAR or is_line_end(text, p)
 
 
 @inlined
@@ -365,7 +362,7 @@ def parse_lines(text, size, marks, reading, products, rows, names, progress):
     while p < stop:
         line, first, needed = p, k, _ZERO
         p += _mark(text, p)
-        if _line_ends(text, p):
+        if is_line_end(text, p):
             p += _ONE + np.uint64(text[p] == RETURN)
             continue
         bar = _head_end(text, p)
