@@ -69,6 +69,7 @@ def assert_refused(result: Result, message: str, code: int = 1) -> None:
         "train data.svm -o data.svm",
         "train data.svm -o new --checkpoint data.svm",
         "train data.svm -o new --cache data.svm",
+        "train data.svm -i model -o new --cache model",
         "train data.svm -o link",
         "predict model data.svm -o data.svm",
         "predict model data.svm -o model",
@@ -83,6 +84,29 @@ def test_what_is_read_is_not_written_over(place: Path, words: str) -> None:
     written = words.split("--grid")[0].split("--data")[0].split("--to")[0].split()[-1]
     assert_refused(lessram(*words.split()), f"{written}: cannot write over what is read: choose another name", 2)
     assert files(place) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train data.svm -o new --cache new",
+        "train data.svm -o new --checkpoint both --cache both",
+        "train data.svm -o model --cache link",
+    ],
+)
+def test_two_outputs_have_two_names(place: Path, words: str) -> None:
+    (place / "link").symlink_to(place / "model")
+    before = files(place)
+    message = f"{words.split()[-1]}: cannot write two files of one name: choose another"
+    assert_refused(lessram(*words.split()), message, 2)
+    assert files(place) == before
+
+
+def test_a_checkpoint_may_become_the_model(place: Path) -> None:
+    assert lessram("train", "data.svm", "-o", "new", *SMALL).code == 0
+    options = ("--checkpoint", "same", "--checkpoint-every", "100")
+    assert lessram("train", "data.svm", "-o", "same", *options, *SMALL).code == 0
+    assert (place / "same").read_bytes() == (place / "new").read_bytes()
 
 
 @pytest.mark.parametrize(

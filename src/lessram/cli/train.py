@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lessram.cli.options import Data, Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
-from lessram.cli.outputs import check_apart, check_outputs
+from lessram.cli.outputs import check_apart, check_different, check_outputs
 from lessram.errors import LessramError, SpecError
 
 if TYPE_CHECKING:
@@ -199,6 +199,8 @@ def train(
         "seed": seed,
     }
     check_outputs(output, cache, checkpoint)
+    check_different(output, cache)  # a checkpoint may become the model
+    check_different(cache, checkpoint)
     choices = Choices(
         hash=hash,
         hash_seed=hash_seed,
@@ -225,6 +227,7 @@ def train(
     goes_on = bool(model.reader)  # what is not said again stays as it was
     sources = plan_sources(data)
     check_apart((output, cache, checkpoint), (source.path for source in sources))
+    check_apart([cache], [initial] if initial else [])  # a model or a checkpoint may take its place
     stream = Stream([source.path for source in sources], Form(name=format, delimiter=delimiter, header=header))
     plan = Plan(
         sources=sources,
@@ -261,6 +264,7 @@ def resume(
     check_outputs(output)
     training = Training.resumed(checkpoint)
     check_apart([output], (source.path for source in training.plan.sources))
+    check_different(output, Path(training.plan.cache) if training.plan.cache else None)
     _carry_out(training, output, quiet=quiet, json=json, whole_life=True)
 
 
