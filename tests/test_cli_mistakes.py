@@ -260,6 +260,21 @@ def test_without_stdout(place: Path, words: str) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("letters", ["ascii", "latin-1"])
+def test_a_locale_without_all_letters(place: Path, letters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", letters)
+    shown = run("bounds", capture_output=True, encoding=letters)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "\\u221a" in shown.stdout  # a root
+
+
+def test_what_stdout_has_no_letter_for_is_written_as_in_json() -> None:
+    from lessram.cli.main import _escape
+
+    text = "é√\U0001f600\udcff"
+    assert _escape(UnicodeEncodeError("ascii", f"a{text}b", 1, 5, "")) == ("\\u00e9\\u221a\\ud83d\\ude00\\udcff", 5)
+
+
 def test_a_table_that_no_memory_holds(place: Path) -> None:
     result = lessram("train", "data.svm", "-o", "new", "--bits", "40", "-q")
     assert_refused(
