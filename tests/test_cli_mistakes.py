@@ -185,6 +185,27 @@ def test_bounds_of_any_numbers_are_a_table_or_a_message(numbers: list[str]) -> N
     assert (result.code == 0 and json.loads(result.out)) or (result.code == 2 and result.err.count("\n") == 1)
 
 
+_NO_TEXT = "--text-pairs and --text-characters go with columns of text, and no column is one"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("data.svm --text-pairs", _NO_TEXT),
+        ("t.csv --label y --text-pairs", _NO_TEXT),
+        ("t.csv --label y --text-characters 3-5", _NO_TEXT),
+        ("t.csv --label y --columns a --ignore a", "t.csv: no column is left to make features of"),
+        ("t.jsonl --label y --columns y", "t.jsonl: no column is left to make features of"),
+    ],
+)
+def test_choices_that_nothing_would_come_of(place: Path, words: str, message: str) -> None:
+    (place / "t.csv").write_text("y,a\n1,x\n0,z\n")
+    (place / "t.jsonl").write_text('{"y": 1, "a": 2}\n')
+    result = lessram("train", *words.split(), "-o", "new", *SMALL)
+    assert (result.code, result.err.removeprefix("lessram: ").removeprefix(f"{place}/")) == (2, f"{message}\n")
+    assert not (place / "new").exists()
+
+
 def test_going_on_with_data_of_another_kind(place: Path) -> None:
     (place / "a.csv").write_text("click,site,hour\n" + "1,rome,2\n0,oslo,3\n" * 9)
     (place / "b.csv").write_text("hour,site,click\n" + "4,rome,1\n" * 9)

@@ -143,7 +143,10 @@ class Stream:
             return Reading(hash=choices.hash, hash_seed=choices.hash_seed)
         if self.form.name == "vw":
             return Reading(vw=_vw_options(choices))
-        return Reading(schema=self._guess(choices))
+        schema = self._guess(choices)
+        if not schema.features:
+            raise SpecError(f"{self.paths[0]}: no column is left to make features of")
+        return Reading(schema=schema)
 
     def _check(self, choices: Choices, in_python: bool) -> None:
         tables = ("label", "weight", "columns", "categorical", "numeric", "text")
@@ -159,6 +162,9 @@ class Stream:
             columns = f"{', '.join(names[:_SHOWN_COLUMNS])}{more}"
             needed = 'label="COLUMN"' if in_python else "--label COLUMN"
             raise SpecError(f"{self._kind} data need {needed}; the columns are {columns}")
+        if choices.tokens != Tokens() and not choices.text:
+            said = "tokens= goes" if in_python else "--text-pairs and --text-characters go"
+            raise SpecError(f"{said} with columns of text, and no column is one")
 
     def _guess(self, choices: Choices) -> Schema:
         said: dict[str, Any] = {
