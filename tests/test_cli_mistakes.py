@@ -252,6 +252,12 @@ def test_rows_without_labels_are_counted_or_refused(place: Path) -> None:
 
 def test_only_the_logistic_loss_gives_probabilities(place: Path) -> None:
     assert lessram("train", "data.svm", "-o", "squared", "--loss", "squared", *SMALL).code == 0
+    trained = lessram("train", "data.svm", "-o", "hinge", "--loss", "hinge", *SMALL[:-1])
+    evaluated = lessram("evaluate", "squared", "data.svm")
+    for result, name in ((trained, "hinge loss"), (evaluated, "squared loss")):  # no number is called what it is not
+        assert (result.code, name in result.out, name in result.err) == (0, True, True)
+        assert "log-loss" not in result.out + result.err
+    assert json.loads(lessram("evaluate", "squared", "data.svm", "--json").out)["loss"] == "squared"
     lines = [json.loads(line) for line in lessram("predict", "squared", "data.svm", "--json").out.splitlines()]
     assert {line["probability"] for line in lines} == {None}
     lines = [json.loads(line) for line in lessram("predict", "model", "data.svm", "--json").out.splitlines()]
