@@ -69,6 +69,7 @@ def assert_refused(result: Result, message: str, code: int = 1) -> None:
         "train data.svm -o data.svm",
         "train data.svm -o new --checkpoint data.svm",
         "train data.svm -o new --cache data.svm",
+        "train data.svm -i model -o new --cache model",
         "train data.svm -o link",
         "predict model data.svm -o data.svm",
         "predict model data.svm -o model",
@@ -83,6 +84,29 @@ def test_what_is_read_is_not_written_over(place: Path, words: str) -> None:
     written = words.split("--grid")[0].split("--data")[0].split("--to")[0].split()[-1]
     assert_refused(lessram(*words.split()), f"{written}: cannot write over what is read: choose another name", 2)
     assert files(place) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train data.svm -o new --cache new",
+        "train data.svm -o new --checkpoint both --cache both",
+        "train data.svm -o model --cache link",
+    ],
+)
+def test_two_outputs_have_two_names(place: Path, words: str) -> None:
+    (place / "link").symlink_to(place / "model")
+    before = files(place)
+    message = f"{words.split()[-1]}: cannot write two files of one name: choose another"
+    assert_refused(lessram(*words.split()), message, 2)
+    assert files(place) == before
+
+
+def test_a_checkpoint_may_become_the_model(place: Path) -> None:
+    assert lessram("train", "data.svm", "-o", "new", *SMALL).code == 0
+    options = ("--checkpoint", "same", "--checkpoint-every", "100")
+    assert lessram("train", "data.svm", "-o", "same", *options, *SMALL).code == 0
+    assert (place / "same").read_bytes() == (place / "new").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -161,6 +185,27 @@ def test_bounds_of_any_numbers_are_a_table_or_a_message(numbers: list[str]) -> N
     assert (result.code == 0 and json.loads(result.out)) or (result.code == 2 and result.err.count("\n") == 1)
 
 
+_NO_TEXT = "--text-pairs and --text-characters go with columns of text, and no column is one"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("data.svm --text-pairs", _NO_TEXT),
+        ("t.csv --label y --text-pairs", _NO_TEXT),
+        ("t.csv --label y --text-characters 3-5", _NO_TEXT),
+        ("t.csv --label y --columns a --ignore a", "t.csv: no column is left to make features of"),
+        ("t.jsonl --label y --columns y", "t.jsonl: no column is left to make features of"),
+    ],
+)
+def test_choices_that_nothing_would_come_of(place: Path, words: str, message: str) -> None:
+    (place / "t.csv").write_text("y,a\n1,x\n0,z\n")
+    (place / "t.jsonl").write_text('{"y": 1, "a": 2}\n')
+    result = lessram("train", *words.split(), "-o", "new", *SMALL)
+    assert (result.code, result.err.removeprefix("lessram: ").removeprefix(f"{place}/")) == (2, f"{message}\n")
+    assert not (place / "new").exists()
+
+
 def test_going_on_with_data_of_another_kind(place: Path) -> None:
     (place / "a.csv").write_text("click,site,hour\n" + "1,rome,2\n0,oslo,3\n" * 9)
     (place / "b.csv").write_text("hour,site,click\n" + "4,rome,1\n" * 9)
@@ -207,6 +252,12 @@ def test_rows_without_labels_are_counted_or_refused(place: Path) -> None:
 
 def test_only_the_logistic_loss_gives_probabilities(place: Path) -> None:
     assert lessram("train", "data.svm", "-o", "squared", "--loss", "squared", *SMALL).code == 0
+    trained = lessram("train", "data.svm", "-o", "hinge", "--loss", "hinge", *SMALL[:-1])
+    evaluated = lessram("evaluate", "squared", "data.svm")
+    for result, name in ((trained, "hinge loss"), (evaluated, "squared loss")):  # no number is called what it is not
+        assert (result.code, name in result.out, name in result.err) == (0, True, True)
+        assert "log-loss" not in result.out + result.err
+    assert json.loads(lessram("evaluate", "squared", "data.svm", "--json").out)["loss"] == "squared"
     lines = [json.loads(line) for line in lessram("predict", "squared", "data.svm", "--json").out.splitlines()]
     assert {line["probability"] for line in lines} == {None}
     lines = [json.loads(line) for line in lessram("predict", "model", "data.svm", "--json").out.splitlines()]
@@ -234,6 +285,21 @@ def test_as_a_module(place: Path) -> None:
 def test_without_stdout(place: Path, words: str) -> None:
     result = run(*words.split(), before=("sh", "-c", 'exec "$@" >&-', "sh"), stderr=subprocess.PIPE)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("letters", ["ascii", "latin-1"])
+def test_a_locale_without_all_letters(place: Path, letters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", letters)
+    shown = run("bounds", capture_output=True, encoding=letters)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "\\u221a" in shown.stdout  # a root
+
+
+def test_what_stdout_has_no_letter_for_is_written_as_in_json() -> None:
+    from lessram.cli.main import _escape
+
+    text = "é√\U0001f600\udcff"
+    assert _escape(UnicodeEncodeError("ascii", f"a{text}b", 1, 5, "")) == ("\\u00e9\\u221a\\ud83d\\ude00\\udcff", 5)
 
 
 def test_a_table_that_no_memory_holds(place: Path) -> None:

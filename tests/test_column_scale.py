@@ -17,6 +17,7 @@ from lessram.data.column_scale import ROWS, column_scale
 from lessram.data.formats import Choices, Form, Stream
 from lessram.data.reader import read_batches
 from lessram.data.schema import ColumnScale, Schema
+from lessram.data.source import CHUNK
 from lessram.errors import SpecError
 from lessram.model.model import Model
 
@@ -38,7 +39,8 @@ def write(folder: Path, ending: str, table: list[tuple[int, str, float, int]]) -
         pa = pytest.importorskip("pyarrow")
         from pyarrow import parquet
 
-        parquet.write_table(pa.table(dict(zip(NAMES, map(list, zip(*table, strict=True)), strict=True))), path)
+        types = pa.schema(list(zip(NAMES, (pa.int64(), pa.string(), pa.float64(), pa.int64()), strict=True)))
+        parquet.write_table(pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in table], types), path)
     elif ending == "jsonl":
         path.write_bytes(b"\n".join(msgspec.json.encode(dict(zip(NAMES, row, strict=True))) for row in table))
     else:
@@ -107,6 +109,32 @@ def test_only_the_first_rows_count(tmp_path: Path) -> None:
         assert few.schema is not None
         assert few.schema.scales
         assert few == many
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("short", [0, 1, 7, 300])
+def test_the_first_rows_may_lie_in_several_files(tmp_path: Path, ending: str, short: int) -> None:
+    table = rows(ROWS + 200)
+    whole = Stream([str(write(tmp_path, ending, table))], Form(name="auto")).decide(Choices(label="click"))
+    parts = []
+    for name, share in (("a", table[:short]), ("b", table[short : short + 400]), ("c", table[short + 400 :])):
+        (tmp_path / name).mkdir()
+        parts.append(str(write(tmp_path / name, ending, share)))
+    assert whole.schema is not None
+    assert whole.schema.kinds == ("label", "categorical", "numeric", "numeric")
+    stream = Stream(parts, Form(name="auto"))
+    assert stream.decide(Choices(label="click")) == whole
+    assert sum(part.batch.rows for part in stream.parts(whole, SLOTS)) == len(table)  # looking at them lost no row
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_the_first_rows_may_be_long(tmp_path: Path, ending: str) -> None:
+    table = [(click, 3000 * site, miles, clock) for click, site, miles, clock in rows(ROWS)]
+    path = write(tmp_path, ending, table)
+    assert path.stat().st_size > CHUNK
+    found = Stream([str(path)], Form(name="auto")).decide(Choices(label="click"))
+    assert found.schema is not None
+    assert found.schema.scales == tuple(column_scale(NAMES[k], [row[k] for row in table]) for k in (2, 3))
 
 
 def test_streams_of_arrow_are_looked_at_without_losing_rows() -> None:

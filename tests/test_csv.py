@@ -239,10 +239,10 @@ TABLE = b"click,site,price,city\n1,a,0.5,x\n0,7,2,y\n1,,,\n"
 
 
 def test_guesses_follow_the_first_rows():
-    schema = guess_schema(chunk_of(TABLE), label="click")
+    schema = guess_schema([chunk_of(TABLE)], label="click")
     assert schema.kinds == ("label", "categorical", "numeric", "categorical")
-    assert guess_schema(chunk_of(TABLE), label="click", columns=["price"]).features == ("price",)
-    assert guess_schema(chunk_of(TABLE), label="click", categorical=["price"], text=["city"]).kinds == (
+    assert guess_schema([chunk_of(TABLE)], label="click", columns=["price"]).features == ("price",)
+    assert guess_schema([chunk_of(TABLE)], label="click", categorical=["price"], text=["city"]).kinds == (
         "label",
         "categorical",
         "categorical",
@@ -286,7 +286,7 @@ def test_byte_order_marks_are_no_part_of_a_cell(tmp_path, header, size):
 
 def test_headers_in_another_encoding_are_refused():
     with pytest.raises(DataError, match=r"a\.csv:1: found 'click,caf\\\\xe9' as the header, expected UTF-8"):
-        guess_schema(chunk_of("click,café\n1,a\n".encode("latin-1"), "a.csv"))
+        guess_schema([chunk_of("click,café\n1,a\n".encode("latin-1"), "a.csv")])
 
 
 def test_names_are_the_whole_cells_of_the_header():
@@ -297,7 +297,7 @@ def test_names_are_the_whole_cells_of_the_header():
 
 def test_columns_with_some_numbers_are_scaled_by_those():
     text = b"click,price,size\n" + b"1,100,\n0,1_000,x\n1,nan,\n0,300,y\n1,oops,\n0\n"
-    schema = guess_schema(chunk_of(text), label="click", numeric=["price", "size"], scaled=True)
+    schema = guess_schema([chunk_of(text)], label="click", numeric=["price", "size"], scaled=True)
     assert schema.scales == (column_scale("price", [100.0, 300.0]),)
 
 
@@ -314,7 +314,7 @@ def test_columns_with_some_numbers_are_scaled_by_those():
 )
 def test_bad_choices_are_refused(choice, message):
     with pytest.raises(SpecError, match=message):
-        guess_schema(chunk_of(TABLE), **choice)
+        guess_schema([chunk_of(TABLE)], **choice)
 
 
 @pytest.mark.parametrize("options", [{"delimiter": ""}, {"delimiter": "\n"}, {"delimiter": "é"}, {"quote": ","}])
@@ -329,7 +329,7 @@ def test_an_empty_file_is_refused():
 
 
 def test_headers_must_agree():
-    schema = guess_schema(chunk_of(TABLE), label="click")
+    schema = guess_schema([chunk_of(TABLE)], label="click")
     with pytest.raises(DataError, match=r"b\.csv:1: found column 'town' in the header, expected column 'city'"):
         CsvParser(schema, 64).parse(chunk_of(b"click,site,price,town\n", "b.csv"))
     with pytest.raises(DataError, match="found no further column in the header, expected column 'city'"):
@@ -337,7 +337,7 @@ def test_headers_must_agree():
 
 
 def test_a_schema_finds_its_columns_in_another_order():
-    schema = guess_schema(chunk_of(TABLE), label="click")
+    schema = guess_schema([chunk_of(TABLE)], label="click")
     other = b"city,extra,price,site\nx,?,0.5,a\n"
     moved = schema.arranged(column_names(chunk_of(other), CsvOptions()))
     part = CsvParser(moved, SLOTS, keep_unlabelled=True).parse(chunk_of(other))
@@ -400,7 +400,7 @@ def test_cells_over_many_lines_and_many_chunks(tmp_path, size):
     paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
     for path in paths:
         path.write_bytes(text)
-    schema = guess_schema(chunk_of(text), label="click", text=["note"])
+    schema = guess_schema([chunk_of(text)], label="click", text=["note"])
     rows, bad, _ = read_all([str(path) for path in paths], schema, CsvOptions(), size)
     assert bad == 0
     assert len(rows) == 240
@@ -425,7 +425,7 @@ def load(name):
 def test_criteo_and_avazu():
     for name, label, ignored in [("criteo_tiny_2k.csv.xz", "Label", "Id"), ("avazu_10k.csv.xz", "click", "id")]:
         text = load(name)
-        schema = guess_schema(chunk_of(text), label=label, ignore=[ignored])
+        schema = guess_schema([chunk_of(text)], label=label, ignore=[ignored])
         part = CsvParser(schema, SLOTS).parse(chunk_of(text))
         cells = reference_table.split_rows(text)[1:500]
         assert part.bad == 0
@@ -436,7 +436,7 @@ def test_movie_reviews():
     text = b"".join(load("movie_reviews_427k.tsv.xz").splitlines(keepends=True)[:2000])
     options = CsvOptions(delimiter="\t", quote="", header=False)
     choices = {"label": "3", "ignore": ["1", "2"], "categorical": ["4", "5"], "text": ["6"]}
-    schema = guess_schema(chunk_of(text), options, **choices, tokens=Tokens(pairs=True))
+    schema = guess_schema([chunk_of(text)], options, **choices, tokens=Tokens(pairs=True))
     part = CsvParser(schema, SLOTS, options, labels="real").parse(chunk_of(text))
     cells = reference_table.split_rows(text, b"\t", b"")
     assert part.bad == 0

@@ -211,7 +211,7 @@ def test_nothing_outside_the_room_is_written(seed, features):
 
 def test_fields_of_objects_in_objects():
     text = b'{"click": 1, "user": {"age": 30, "home": {"city": "rome"}}}\n{"click": 0, "user.age": 5, "user": null}\n'
-    schema = jsonl.guess_schema(chunk_of(text), label="click")
+    schema = jsonl.guess_schema([chunk_of(text)], label="click")
     assert schema.columns == ("click", "user.age", "user.home.city")
     part = by_kernel(text, schema)
     assert part.bad == 0
@@ -253,13 +253,13 @@ def test_many_long_keys_are_told_apart():
 
 
 def test_guesses_skip_bad_lines():
-    assert jsonl.guess_schema(chunk_of(b'oops\n{"a": 1, "b": true}\n{"a": 2.5, "c": null}\n')).kinds == (
+    assert jsonl.guess_schema([chunk_of(b'oops\n{"a": 1, "b": true}\n{"a": 2.5, "c": null}\n')]).kinds == (
         "numeric",
         "categorical",
         "categorical",
     )
     with pytest.raises(DataError, match="found no JSON object in the first lines"):
-        jsonl.guess_schema(chunk_of(b"oops\n"))
+        jsonl.guess_schema([chunk_of(b"oops\n")])
 
 
 def test_lines_are_found_whatever_their_length():

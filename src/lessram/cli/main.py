@@ -6,8 +6,11 @@ Nothing heavy is imported before a command runs, so that --help answers at once.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
+import io
+import json
 import os
 import sys
 from typing import Annotated, Any
@@ -77,6 +80,7 @@ def main(
 def run() -> None:
     """Run the command line and turn every expected failure into one clear line."""
     _open_what_is_closed()
+    _write_letters_of_any_kind()
     _let_arrow_return_memory()
     try:
         app(prog_name="lessram")
@@ -104,6 +108,18 @@ def _open_what_is_closed() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
+
+
+def _write_letters_of_any_kind() -> None:
+    """What stdout has no letter for, in a locale without UTF-8, is written as JSON would: `--json` stays JSON."""
+    codecs.register_error("lessram.escape", _escape)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="lessram.escape")
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _let_arrow_return_memory() -> None:

@@ -104,6 +104,7 @@ def _figures(merged: Model, replicas: Sequence[Model], base: Model | None, secon
         "log_loss": scores.log_loss,
         "error_rate": scores.error_rate,
         "auc": scores.auc,
+        "loss": merged.spec.loss,
         "seed": merged.spec.seed,
         "alpha": merged.spec.alpha,
         "intercept": merged.intercept,
@@ -117,13 +118,15 @@ def _figures(merged: Model, replicas: Sequence[Model], base: Model | None, secon
 
 
 def _lines(values: dict[str, Any]) -> list[str]:
+    from lessram.cli.summary import loss_name
+
     plural = "s" if values["replicas"] > 1 else ""
     loss = "-" if values["log_loss"] is None else f"{values['log_loss']:.6f}"
     table = f"{values['table_bytes']:,} bytes, {values['bits_per_slot']:g} bits/slot x {values['slots']:,} slots"
     rows = {
         "merged": f"{values['replicas']} replica{plural}",
         "examples": f"{values['examples']:,} ({values['examples_of_base']:,} of them before the replicas parted)",
-        "log-loss": f"{loss} (of what was predicted before learning, by each replica)",
+        loss_name(values["loss"]): f"{loss} (of what was predicted before learning, by each replica)",
         "table": table,
         "peak memory": f"{values['peak_rss_bytes'] / 2**20:,.0f} MiB resident",
         "time": f"{values['seconds']:.2f} s",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +31,14 @@ def check_apart(outputs: Iterable[Path | None], inputs: Iterable[str | os.PathLi
         for output in written:
             if os.path.exists(source) and os.path.samefile(source, output):
                 raise SpecError(f"{output}: cannot write over what is read: choose another name")
+
+
+def check_different(*outputs: Path | None) -> None:
+    """Refuse one name for two outputs, of which only the last would remain."""
+    written = [output for output in outputs if output is not None]
+    for one, other in itertools.combinations(written, 2):
+        if os.path.realpath(one) == os.path.realpath(other):
+            raise SpecError(f"{other}: cannot write two files of one name: choose another")
 
 
 def is_device(path: Path) -> bool:

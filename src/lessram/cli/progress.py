@@ -10,15 +10,15 @@ from typing import Any
 from lessram.cli.live_line import LiveLine
 from lessram.learning.metrics import Scores
 
-_COLUMNS = ("examples", "log-loss", "since last", "error", "AUC", "bits/slot", "examples/s")
 _LINE_EVERY = 0.1  # seconds between updates of the live line
 
 
 class Progress:
     """Shows how a run goes. `update` is called after every batch; `before` examples are not of this run."""
 
-    def __init__(self, bits_per_slot: float, *, quiet: bool = False, before: int = 0) -> None:
+    def __init__(self, bits_per_slot: float, *, loss: str = "log-loss", quiet: bool = False, before: int = 0) -> None:
         self._bits = bits_per_slot
+        self._loss = loss
         self._before = before
         self._quiet = quiet
         self._line = LiveLine(quiet=quiet)
@@ -58,7 +58,7 @@ class Progress:
         if share:
             left = f"{share:4.0%}, {elapsed * (1 - share) / share:,.0f} s left  "
         text = (
-            f"{left}{scores.examples:,} examples  log-loss {_form(scores.log_loss, '.5f')}  "
+            f"{left}{scores.examples:,} examples  {self._loss} {_form(scores.log_loss, '.5f')}  "
             f"AUC {_form(scores.auc, '.4f')}  {self._speed(scores.examples):,.0f} examples/s"
         )
         if scores.examples == 0:
@@ -67,7 +67,8 @@ class Progress:
 
     def _print_row(self, scores: Scores) -> None:
         if self._next_row == 1:
-            print(_row(_COLUMNS), file=sys.stderr)
+            columns = ("examples", self._loss, "since last", "error", "AUC", "bits/slot", "examples/s")
+            print(_row(columns), file=sys.stderr)
         since = scores.since(self._last)
         fields = (
             f"{scores.examples:,}",

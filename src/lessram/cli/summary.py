@@ -20,6 +20,14 @@ _SHOWN = 8
 """Columns that a warning names."""
 
 
+_LOSS_NOTES = {"squared": " (mean of (prediction - label)^2 / 2; below, labels above 1/2 are positive)"}
+
+
+def loss_name(loss: str) -> str:
+    """What people call the mean loss, which is the log-loss only where the loss is logistic."""
+    return "log-loss" if loss == "logistic" else f"{loss} loss"
+
+
 class Costed(Protocol):
     """A model, of any kind, with what it costs."""
 
@@ -71,6 +79,7 @@ def figures(model: Costed, scores: Scores, report: Report, elapsed: Elapsed, wor
         "calibration": scores.calibration,
         "features": scores.features,
         "hashed": report.hashed,
+        "loss": model.spec.loss,
         "alpha": model.spec.alpha,
         "slots": model.spec.slots,
         "bits_per_slot": model.bits_per_slot,
@@ -143,7 +152,7 @@ def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
     compiled = f" ({values['compile_seconds']:.1f} s compiling, once)" if values["compile_seconds"] > 0.05 else ""
     lines = [
         ("examples", f"{values['examples']:,} ({values['features']:,} features)"),
-        ("log-loss", number("log_loss", ".6f")),
+        (loss_name(values["loss"]), number("log_loss", ".6f") + _LOSS_NOTES.get(values["loss"], "")),
         ("error rate", number("error_rate", ".4%")),
         ("AUC", f"{number('auc', '.5f')} (+- {number('auc_error', '.5f')})"),
         ("calibration", f"{number('calibration', '.4f')} (predicted / actual positives)"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lessram.cli.options import Data, Delimiter, Format, Header, Json, MaxErrors, Quiet, Threads, thread_count
-from lessram.cli.outputs import check_apart, check_outputs
+from lessram.cli.outputs import check_apart, check_different, check_outputs
 from lessram.errors import LessramError, SpecError
 
 if TYPE_CHECKING:
@@ -214,6 +214,8 @@ def train(
         "seed": seed,
     }
     check_outputs(output, cache, checkpoint)
+    check_different(output, cache)  # a checkpoint may become the model
+    check_different(cache, checkpoint)
     choices = Choices(
         hash=hash,
         hash_seed=hash_seed,
@@ -240,6 +242,7 @@ def train(
     goes_on = bool(model.reader)  # what is not said again stays as it was
     sources = plan_sources(data)
     check_apart((output, cache, checkpoint), (source.path for source in sources))
+    check_apart([cache], [initial] if initial else [])  # a model or a checkpoint may take its place
     stream = Stream([source.path for source in sources], Form(name=format, delimiter=delimiter, header=header))
     plan = Plan(
         sources=sources,
@@ -276,6 +279,7 @@ def resume(
     check_outputs(output)
     training = Training.resumed(checkpoint)
     check_apart([output], (source.path for source in training.plan.sources))
+    check_different(output, Path(training.plan.cache) if training.plan.cache else None)
     _carry_out(training, output, quiet=quiet, json=json, whole_life=True)
 
 
@@ -328,7 +332,7 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     import contextlib
 
     from lessram.cli.progress import Progress
-    from lessram.cli.summary import Stopwatch, figures, hint_at_range, no_example, show
+    from lessram.cli.summary import Stopwatch, figures, hint_at_range, loss_name, no_example, show
     from lessram.jit import nothing_compiled
     from lessram.learning.metrics import Scores
     from lessram.model.ledger import saturated
@@ -338,7 +342,8 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     model = training.model
     before = training.scores.copy()
     baseline = Scores.new() if whole_life else before
-    progress = Progress(model.bits_per_slot, quiet=quiet, before=before.examples - baseline.examples)
+    named = loss_name(model.spec.loss)
+    progress = Progress(model.bits_per_slot, loss=named, quiet=quiet, before=before.examples - baseline.examples)
     watch = Stopwatch()
     try:
         with contextlib.closing(training.run()) as steps:  # however it ends, nothing half-written is left

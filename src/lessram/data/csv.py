@@ -16,6 +16,7 @@ import functools
 import itertools
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -89,6 +90,11 @@ def _quoted_cells(row: str, options: CsvOptions) -> list[str]:
     return cells
 
 
+def _rows_behind_header(chunk: Chunk, options: CsvOptions, most: int) -> list[list[str]]:
+    header = int(options.header and chunk.start.line == 1)
+    return _rows(chunk, options, header + most)[header:]
+
+
 def column_names(chunk: Chunk, options: CsvOptions) -> list[str]:
     """The names of the columns, from the header of the first chunk; `1`, `2`, ... where there is none."""
     rows = _rows(chunk, options, 1)
@@ -104,15 +110,23 @@ def column_names(chunk: Chunk, options: CsvOptions) -> list[str]:
     return rows[0]
 
 
-def guess_schema(chunk: Chunk, options: CsvOptions | None = None, *, scaled: bool = False, **choices: Any) -> Schema:
-    """A schema for the table that begins with this chunk. `choices` are those of `make_schema`.
+def guess_schema(
+    chunks: Iterable[Chunk], options: CsvOptions | None = None, *, scaled: bool = False, **choices: Any
+) -> Schema:
+    """A schema for the table that begins with these chunks. `choices` are those of `make_schema`.
 
     A column that is not said to be anything is numeric if all of its first cells are numbers, and categorical if not.
-    `scaled`: with scales of numeric columns.
+    `scaled`: with scales of numeric columns. No more chunks are taken than it takes to have enough rows.
     """
     options = options or CsvOptions()
-    names = column_names(chunk, options)
-    sample = _rows(chunk, options, SAMPLE + options.header)[options.header :]
+    chunks = iter(chunks)
+    first = next(chunks)
+    names = column_names(first, options)
+    sample: list[list[str]] = []
+    for chunk in itertools.chain([first], chunks):
+        sample += _rows_behind_header(chunk, options, SAMPLE - len(sample))
+        if len(sample) == SAMPLE:
+            break
     cells = [list(filter(None, column)) for _, *column in itertools.zip_longest(names, *sample)]
 
     @functools.cache
@@ -140,7 +154,7 @@ class CsvParser(LineParser):
 
     >>> from lessram.data.lines import chunk_of
     >>> chunk = chunk_of(b"click,site,price\\n1,rome,0.5\\n0,,2\\n")
-    >>> schema = guess_schema(chunk, label="click")
+    >>> schema = guess_schema([chunk], label="click")
     >>> schema.kinds
     ('label', 'categorical', 'numeric')
     >>> batch = CsvParser(schema, 2**18).parse(chunk).batch

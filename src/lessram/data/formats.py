@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,8 @@ from lessram.errors import DataError, SpecError
 FORMATS = ("auto", "svmlight", "vw", "csv", "tsv", "jsonl", "parquet")
 TABLES = ("csv", "tsv", "jsonl", "parquet")
 _SHOWN_COLUMNS = 20
+_LOOK_AHEAD = 16 << 20
+"""Bytes of text that the meaning of columns is looked for in, at most, however long rows are."""
 
 _ENDINGS = {
     "svmlight": (".svm", ".svmlight", ".libsvm"),
@@ -93,20 +95,28 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Peeked:
-    """Chunks of which the first can be looked at before it is read."""
+    """Chunks of which the first can be looked at before they are read."""
 
     def __init__(self, chunks: Chunks) -> None:
         self._chunks = chunks
-        self._first: Chunk | None = None
+        self._seen: list[Chunk] = []
 
     def peek(self) -> Chunk | None:
-        if self._first is None:
-            self._first = self._chunks.read(TextBuffer())
-        return self._first
+        return next(self.ahead(), None)
+
+    def ahead(self) -> Iterator[Chunk]:
+        """The next chunks, each looked at when it is asked for: few of them, since all stay in memory until they are
+        read."""
+        yield from list(self._seen)
+        while sum(chunk.size for chunk in self._seen) < _LOOK_AHEAD:
+            chunk = self._chunks.read(TextBuffer())
+            if chunk is None:
+                return
+            self._seen.append(chunk)
+            yield chunk
 
     def read(self, buffer: TextBuffer) -> Chunk | None:
-        first, self._first = self._first, None
-        return first if first is not None else self._chunks.read(buffer)
+        return self._seen.pop(0) if self._seen else self._chunks.read(buffer)
 
 
 class Stream:
@@ -133,7 +143,10 @@ class Stream:
             return Reading(hash=choices.hash, hash_seed=choices.hash_seed)
         if self.form.name == "vw":
             return Reading(vw=_vw_options(choices))
-        return Reading(schema=self._guess(choices))
+        schema = self._guess(choices)
+        if not schema.features:
+            raise SpecError(f"{self.paths[0]}: no column is left to make features of")
+        return Reading(schema=schema)
 
     def _check(self, choices: Choices, in_python: bool) -> None:
         tables = ("label", "weight", "columns", "categorical", "numeric", "text")
@@ -149,6 +162,9 @@ class Stream:
             columns = f"{', '.join(names[:_SHOWN_COLUMNS])}{more}"
             needed = 'label="COLUMN"' if in_python else "--label COLUMN"
             raise SpecError(f"{self._kind} data need {needed}; the columns are {columns}")
+        if choices.tokens != Tokens() and not choices.text:
+            said = "tokens= goes" if in_python else "--text-pairs and --text-characters go"
+            raise SpecError(f"{said} with columns of text, and no column is one")
 
     def _guess(self, choices: Choices) -> Schema:
         said: dict[str, Any] = {
@@ -168,16 +184,19 @@ class Stream:
             if self.form.name == "parquet":
                 return self._table().guess_schema(**said)  # type: ignore[no-any-return]
             if self.form.name == "jsonl":
-                return jsonl.guess_schema(self._first_chunk(), **said)
-            return csv.guess_schema(self._first_chunk(), self.form.csv, **said)
+                return jsonl.guess_schema(self._first_chunks(), **said)
+            return csv.guess_schema(self._first_chunks(), self.form.csv, **said)
         except SpecError as error:  # what was said does not go with the columns of the first file
             raise SpecError(f"{self.paths[0]}: {error}") from None
 
     def _first_chunk(self) -> Chunk:
-        chunk = self._chunks.peek()
-        if chunk is None:
+        return next(self._first_chunks())
+
+    def _first_chunks(self) -> Iterator[Chunk]:
+        """As many as are asked for: the first file may be short, or have no row at all."""
+        if self._chunks.peek() is None:
             raise DataError("found nothing in it, expected a table", place=self.paths[0])
-        return chunk
+        return self._chunks.ahead()
 
     def _table(self) -> Any:
         from lessram.data.tabular import open_table

@@ -20,7 +20,7 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -46,15 +46,18 @@ _TOGETHER = 1024
 """Lines that are rewritten at once, at most."""
 
 
-def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schema:
-    """A schema for the lines that begin with this chunk. `choices` are those of `make_schema`.
+def guess_schema(chunks: Iterable[Chunk], *, scaled: bool = False, **choices: Any) -> Schema:
+    """A schema for the lines that begin with these chunks. `choices` are those of `make_schema`.
 
     The columns are the fields of the first lines. One that is not said to be anything is numeric if all of its
-    values are numbers, and categorical if not. `scaled`: with scales of numeric columns.
+    values are numbers, and categorical if not. `scaled`: with scales of numeric columns. No more chunks are taken
+    than it takes to have enough lines.
     """
-    rows = list(_first_rows(chunk))
+    chunks = iter(chunks)
+    first = next(chunks)
+    rows = list(_first_rows(itertools.chain([first], chunks)))
     if not rows:
-        raise DataError("found no JSON object in the first lines, expected one a line", place=chunk.name)
+        raise DataError("found no JSON object in the first lines, expected one a line", place=first.name)
     found = dict.fromkeys(itertools.chain.from_iterable(rows))
     objects = {path[:i] for path in found for i, letter in enumerate(path) if letter == "."}
     names = [path for path in found if path not in objects]  # an object that is null here has fields there
@@ -73,10 +76,11 @@ def guess_schema(chunk: Chunk, *, scaled: bool = False, **choices: Any) -> Schem
     return with_scales(schema, {name: numbers_among(values(name)) for name in schema.numeric})
 
 
-def _first_rows(chunk: Chunk) -> Iterator[dict[str, Any]]:
+def _first_rows(chunks: Iterable[Chunk]) -> Iterator[dict[str, Any]]:
     """The fields of the first lines, by their paths."""
     decoder = msgspec.json.Decoder(dict[str, Any])
-    for _, line in itertools.islice(lines_from(chunk, 0), SAMPLE):
+    lines = (line for chunk in chunks for _, line in lines_from(chunk, 0))
+    for line in itertools.islice(lines, SAMPLE):
         try:
             yield flatten(decoder.decode(line))
         except UNDECODABLE:
@@ -89,7 +93,7 @@ def check_columns(chunk: Chunk, schema: Schema) -> None:
     A field may be missing from a line, so that no single column must occur; what never occurs is told at the end.
     """
     found: dict[str, Any] = {}
-    for row in _first_rows(chunk):
+    for row in _first_rows([chunk]):
         if any(name in row for name in schema.features):
             return
         found |= row
@@ -109,7 +113,7 @@ class JsonParser(LineParser):
 
     >>> from lessram.data.lines import chunk_of
     >>> chunk = chunk_of(b'{"click": 1, "site": "rome", "price": 0.5}\\n{"click": 0, "price": 2}\\n')
-    >>> part = JsonParser(guess_schema(chunk, label="click"), 2**18).parse(chunk)
+    >>> part = JsonParser(guess_schema([chunk], label="click"), 2**18).parse(chunk)
     >>> part.batch.labels, part.batch.indptr, part.batch.values
     (array([1., 0.], dtype=float32), array([0, 2, 3]), array([1. , 0.5, 2. ], dtype=float32))
     """

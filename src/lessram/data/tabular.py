@@ -72,7 +72,8 @@ class TableSource:
         numeric = schema.numeric
         found: dict[str, list[float]] = {name: [] for name in numeric}
         rows = 0
-        for batch in self._parts[0].peek(numeric) if numeric else ():
+        parts = self._parts if numeric else ()
+        for batch in (batch for part in parts for batch in part.peek(numeric)):
             for name in numeric:
                 found[name] += numbers_in(batch.column(name).slice(0, SCALED_ROWS - rows))
             rows += batch.num_rows
