@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -217,6 +218,18 @@ def test_coefficients_are_those_of_raw_features(n_slots, classes):
     assert clf.coef_.format == "csr"
     margins = X @ clf.coef_.toarray().T + clf.intercept_
     assert np.allclose(margins, clf.decision_function(X).reshape(ROWS, -1), rtol=1e-12, atol=1e-12)
+
+
+def test_a_notebook_shows_a_model_of_more_hashed_features_than_have_coefficients():
+    columns = 1 << 40
+    X = sp.csr_matrix((np.ones(4, np.float32), [7, 1 << 33, columns - 1, 5], [0, 1, 2, 3, 4]), shape=(4, columns))
+    clf = LogisticRegression(n_slots=64).fit(X, [0, 1, 0, 1])
+    assert not hasattr(clf, "coef_")
+    with pytest.raises(DataError, match=r"coef_ of 1,099,511,627,776 hashed features .*coefficients of 64 slots"):
+        _ = clf.coef_
+    shown = clf._repr_html_()
+    assert "intercept_" in shown
+    assert "coef_" not in shown.replace("intercept_", "")
 
 
 def test_coefficients_keep_only_what_is_not_zero():
@@ -489,6 +502,41 @@ def test_bad_labels():
 
 
 @pytest.mark.parametrize(
+    "classes",
+    [[], [3], 2, "ab", {0, 1}, {0: 1.0, 1: 2.0}, [[0], [1]], [0, 1, np.nan], [0, None], [0, 1, None]],
+)
+def test_classes_that_are_none(classes):
+    X, y = make_data()
+    clf = LogisticRegression()
+    with pytest.raises(DataError, match="classes must be a list of all labels that will ever come, at least 2"):
+        clf.partial_fit(X, y, classes=classes)
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+
+
+@pytest.mark.parametrize("classes", [["a", "b"], ["a", "b", "c"]])
+@pytest.mark.parametrize("strange", [None, 7, True])
+def test_a_label_of_another_kind_is_named(classes, strange):
+    X, y = make_data()
+    labels = np.array(["a", "b"], object)[y]
+    labels[4] = strange
+    with pytest.raises(DataError, match=rf"row 4: found label {strange!r}, expected one of"):
+        LogisticRegression().partial_fit(X, labels, classes=classes)
+
+
+def test_spans_of_time_are_no_numbers():
+    frame = pd.DataFrame({"size": [1.0, 2.0], "age": [datetime.timedelta(days=1)] * 2})
+    with pytest.raises(DataError, match=r"found '1 day.*' in column 'age', expected numbers in every column"):
+        LogisticRegression().fit(frame, [0, 1])
+
+
+def test_a_table_that_no_memory_holds():
+    X = sp.csr_matrix((np.ones(2, np.float32), [0, 5], [0, 1, 2]), shape=(2, 1 << 40))
+    with pytest.raises(MemoryError, match=r"cannot allocate 3,072\.0 GiB for a table: take fewer slots .*n_slots"):
+        LogisticRegression().fit(X, [0, 1])
+
+
+@pytest.mark.parametrize(
     ("choice", "message"),
     [
         ({"passes": 0}, "passes must be None or a whole number, at least 1, got 0"),
@@ -510,6 +558,7 @@ def test_bad_labels():
         ({"l1": "much"}, "l1 must be a number, got 'much'"),
         ({"l2": 1.0}, "l1 and l2 need algorithm ftrl or rda"),
         ({"random_state": -(2**70)}, "seed must fit"),
+        ({"fit_intercept": "no"}, "fit_intercept must be True or False, got 'no'"),
     ],
 )
 def test_bad_choices(choice, message):

@@ -30,7 +30,7 @@ from lessram.data.targets import codes_of
 from lessram.errors import DataError
 from lessram.estimators.class_weights import refuse_balanced, with_class_weights
 from lessram.estimators.coefficients import coefficient_row
-from lessram.estimators.inputs import advising_on_columns, checked_matrix, checked_weights
+from lessram.estimators.inputs import advising_on_columns, checked_classes, checked_matrix, checked_weights
 from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
 from lessram.learning import auto_choice
 from lessram.learning.learner import Learner
@@ -113,7 +113,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     intercept_ : array
         The constant term of each model.
     coef_ : sparse array
-        A row of coefficients for each model, as they multiply raw feature values; made anew at every look.
+        A row of coefficients for each model, as they multiply raw feature values; made anew at every look; not there of
+        more than 2^26 features that are hashed.
 
     Examples
     --------
@@ -269,7 +270,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             if self.__sklearn_is_fitted__():
                 return self.classes_
             raise DataError("classes must be passed on the first call to partial_fit: all labels that will ever come")
-        given = np.unique(np.asarray(classes))
+        given = checked_classes(classes)
         if self.__sklearn_is_fitted__() and not np.array_equal(given, self.classes_):
             raise DataError(f"found classes {given}, expected {self.classes_}, those of the first call")
         return given
