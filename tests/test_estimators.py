@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -333,6 +334,33 @@ def test_passes_by_default():
     assert LogisticRegression(passes=7).fit(X, y).n_iter_ == 7
     many = [sp.vstack([X] * copies, format="csr") for copies in (250, 400)]
     assert [LogisticRegression().fit(M, np.tile(y, M.shape[0] // ROWS)).n_iter_ for M in many] == [2, 1]
+
+
+# The order of rows
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_sorted_by_label_are_told(classes):
+    X, y = make_data(classes)
+    X, y = sp.vstack([X] * 10, format="csr"), np.tile(y, 10)
+    by_label = np.argsort(y, kind="stable")
+    advice = rf"rows differ {classes - 1} time.*about \d+ times in random order.*sklearn\.utils\.shuffle"
+    with pytest.warns(UserWarning, match=advice) as told:
+        LogisticRegression().fit(X[by_label], y[by_label])
+    assert told[0].filename == __file__
+
+
+def test_nothing_is_told_of_other_orders():
+    X, y = make_data()
+    one = np.zeros(ROWS, int)
+    one[ROWS // 2] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LogisticRegression().fit(X, y)
+        LogisticRegression().fit(X, one)  # a rare class has few neighbours
+        LogisticRegression().fit(X[:2], [0, 1])
+        LogisticRegression().fit(X, np.arange(ROWS) // 10 % 2)  # runs that hurt nobody
+        LogisticRegression().partial_fit(X, np.zeros(ROWS, int), classes=[0, 1])  # a part of a stream
 
 
 # Copies

@@ -32,6 +32,7 @@ from lessram.estimators.class_weights import refuse_balanced, with_class_weights
 from lessram.estimators.coefficients import coefficient_row
 from lessram.estimators.inputs import advising_on_columns, checked_classes, checked_matrix, checked_weights
 from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
+from lessram.estimators.row_order import warn_of_sorted_labels
 from lessram.learning import auto_choice
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
@@ -46,7 +47,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     For data that fit in memory call `fit`; for streams, and to go on learning, `partial_fit`. Features should be of
     similar size: binary features, text and counts are fine as they are, measured columns want a scaler before them.
-    Rows should come in no particular order; shuffle data that are sorted by label.
+    Rows should come in no particular order; shuffle data that are sorted by label (`fit` warns of them).
 
     Parameters
     ----------
@@ -179,6 +180,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             raise DataError("found zero as every sample_weight, expected at least one row to learn from")
         passes = passes_of(self, len(codes))
         self._begin(classes)
+        warn_of_sorted_labels(codes, classes)
         if any(automatic(self).values()):
             self._choose(auto_choice.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
         self.n_iter_ = passes
