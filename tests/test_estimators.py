@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn import linear_model
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.metrics import log_loss
@@ -361,6 +361,34 @@ def test_nothing_is_told_of_other_orders():
         LogisticRegression().fit(X[:2], [0, 1])
         LogisticRegression().fit(X, np.arange(ROWS) // 10 % 2)  # runs that hurt nobody
         LogisticRegression().partial_fit(X, np.zeros(ROWS, int), classes=[0, 1])  # a part of a stream
+
+
+# The size of columns
+
+
+def test_columns_of_very_different_size_are_told():
+    frame, y = load_wine(return_X_y=True, as_frame=True)
+    frame, y = frame.sample(frac=1, random_state=0), y.sample(frac=1, random_state=0)
+    advice = r"values of column {} are \d,\d\d\d times as large as those of column {},.*StandardScaler"
+    with pytest.warns(UserWarning, match=advice.format("'proline'", "'nonflavanoid_phenols'")) as told:
+        assert LogisticRegression().fit(frame, y).score(frame, y) < 0.8
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=advice.format(12, 7)):
+        LogisticRegression().fit(frame.to_numpy(), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, y).score(frame, y) > 0.99
+
+
+@pytest.mark.parametrize("of_column", [lambda X: X * 1e-12, lambda X: X > 0, lambda X: (X > 1) + 100.0 * (X < 0)])
+def test_nothing_is_told_of_columns_that_go_together(of_column):
+    X, y = make_data()
+    dense = of_column(X.toarray())
+    dense[:, 7] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LogisticRegression(passes=1).fit(dense, y)
+        LogisticRegression(passes=1).fit(np.zeros_like(dense), y)
 
 
 # Copies

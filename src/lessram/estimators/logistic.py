@@ -30,6 +30,7 @@ from lessram.data.targets import codes_of
 from lessram.errors import DataError
 from lessram.estimators.class_weights import refuse_balanced, with_class_weights
 from lessram.estimators.coefficients import coefficient_row
+from lessram.estimators.column_sizes import warn_of_unequal_columns
 from lessram.estimators.inputs import advising_on_columns, checked_classes, checked_matrix, checked_weights
 from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
 from lessram.estimators.row_order import warn_of_sorted_labels
@@ -47,7 +48,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     For data that fit in memory call `fit`; for streams, and to go on learning, `partial_fit`. Features should be of
     similar size: binary features, text and counts are fine as they are, measured columns want a scaler before them.
-    Rows should come in no particular order; shuffle data that are sorted by label (`fit` warns of them).
+    Rows should come in no particular order; shuffle data that are sorted by label. `fit` warns where either is far off.
 
     Parameters
     ----------
@@ -181,6 +182,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         passes = passes_of(self, len(codes))
         self._begin(classes)
         warn_of_sorted_labels(codes, classes)
+        if not sp.issparse(X):
+            warn_of_unequal_columns(X, getattr(self, "feature_names_in_", None))
         if any(automatic(self).values()):
             self._choose(auto_choice.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
         self.n_iter_ = passes
