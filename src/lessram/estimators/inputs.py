@@ -82,7 +82,10 @@ def checked_matrix(X: Any, slots: int) -> Matrix:
     except DataError as error:
         if error.place is None:
             raise
-        raise DataError(f"Input X contains NaN, infinity or a value too large for float32: {error}") from None
+        raise DataError(
+            f"Input X contains NaN, infinity or a value too large for float32: {error}. Missing values want an imputer "
+            "before: make_pipeline(SimpleImputer(), LogisticRegression())"
+        ) from None
 
 
 def checked_weights(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float32] | None:
