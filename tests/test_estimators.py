@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn import linear_model
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.metrics import log_loss
@@ -219,6 +221,18 @@ def test_coefficients_are_those_of_raw_features(n_slots, classes):
     assert np.allclose(margins, clf.decision_function(X).reshape(ROWS, -1), rtol=1e-12, atol=1e-12)
 
 
+def test_a_notebook_shows_a_model_of_more_hashed_features_than_have_coefficients():
+    columns = 1 << 40
+    X = sp.csr_matrix((np.ones(4, np.float32), [7, 1 << 33, columns - 1, 5], [0, 1, 2, 3, 4]), shape=(4, columns))
+    clf = LogisticRegression(n_slots=64).fit(X, [0, 1, 0, 1])
+    assert not hasattr(clf, "coef_")
+    with pytest.raises(DataError, match=r"coef_ of 1,099,511,627,776 hashed features .*coefficients of 64 slots"):
+        _ = clf.coef_
+    shown = clf._repr_html_()
+    assert "intercept_" in shown
+    assert "coef_" not in shown.replace("intercept_", "")
+
+
 def test_coefficients_keep_only_what_is_not_zero():
     X, y = make_data()
     unseen = sp.hstack([X, sp.csr_matrix((ROWS, 1000))], format="csr")
@@ -320,6 +334,61 @@ def test_passes_by_default():
     assert LogisticRegression(passes=7).fit(X, y).n_iter_ == 7
     many = [sp.vstack([X] * copies, format="csr") for copies in (250, 400)]
     assert [LogisticRegression().fit(M, np.tile(y, M.shape[0] // ROWS)).n_iter_ for M in many] == [2, 1]
+
+
+# The order of rows
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_sorted_by_label_are_told(classes):
+    X, y = make_data(classes)
+    X, y = sp.vstack([X] * 10, format="csr"), np.tile(y, 10)
+    by_label = np.argsort(y, kind="stable")
+    advice = rf"rows differ {classes - 1} time.*about \d+ times in random order.*sklearn\.utils\.shuffle"
+    with pytest.warns(UserWarning, match=advice) as told:
+        LogisticRegression().fit(X[by_label], y[by_label])
+    assert told[0].filename == __file__
+
+
+def test_nothing_is_told_of_other_orders():
+    X, y = make_data()
+    one = np.zeros(ROWS, int)
+    one[ROWS // 2] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LogisticRegression().fit(X, y)
+        LogisticRegression().fit(X, one)  # a rare class has few neighbours
+        LogisticRegression().fit(X[:2], [0, 1])
+        LogisticRegression().fit(X, np.arange(ROWS) // 10 % 2)  # runs that hurt nobody
+        LogisticRegression().partial_fit(X, np.zeros(ROWS, int), classes=[0, 1])  # a part of a stream
+
+
+# The size of columns
+
+
+def test_columns_of_very_different_size_are_told():
+    frame, y = load_wine(return_X_y=True, as_frame=True)
+    frame, y = frame.sample(frac=1, random_state=0), y.sample(frac=1, random_state=0)
+    advice = r"values of column {} are \d,\d\d\d times as large as those of column {},.*StandardScaler"
+    with pytest.warns(UserWarning, match=advice.format("'proline'", "'nonflavanoid_phenols'")) as told:
+        assert LogisticRegression().fit(frame, y).score(frame, y) < 0.8
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=advice.format(12, 7)):
+        LogisticRegression().fit(frame.to_numpy(), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, y).score(frame, y) > 0.99
+
+
+@pytest.mark.parametrize("of_column", [lambda X: X * 1e-12, lambda X: X > 0, lambda X: (X > 1) + 100.0 * (X < 0)])
+def test_nothing_is_told_of_columns_that_go_together(of_column):
+    X, y = make_data()
+    dense = of_column(X.toarray())
+    dense[:, 7] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LogisticRegression(passes=1).fit(dense, y)
+        LogisticRegression(passes=1).fit(np.zeros_like(dense), y)
 
 
 # Copies
@@ -440,7 +509,9 @@ def test_a_bad_value_is_named_and_nothing_is_learned(value, sparse, tmp_path, mo
     bad[ROWS - 1, 17] = value
     bad = sp.csr_matrix(bad) if sparse else bad
     for call in (lambda: clf.partial_fit(bad, y), lambda: clf.predict(bad)):
-        with pytest.raises(DataError, match=rf"Input X contains NaN, infinity.*row {ROWS - 1}, column 17: found "):
+        with pytest.raises(
+            DataError, match=rf"Input X contains NaN, infinity.*row {ROWS - 1}, column 17: found .*SimpleImputer"
+        ):
             call()
     assert saved(clf, tmp_path) == before
 
@@ -489,6 +560,41 @@ def test_bad_labels():
 
 
 @pytest.mark.parametrize(
+    "classes",
+    [[], [3], 2, "ab", {0, 1}, {0: 1.0, 1: 2.0}, [[0], [1]], [0, 1, np.nan], [0, None], [0, 1, None]],
+)
+def test_classes_that_are_none(classes):
+    X, y = make_data()
+    clf = LogisticRegression()
+    with pytest.raises(DataError, match="classes must be a list of all labels that will ever come, at least 2"):
+        clf.partial_fit(X, y, classes=classes)
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+
+
+@pytest.mark.parametrize("classes", [["a", "b"], ["a", "b", "c"]])
+@pytest.mark.parametrize("strange", [None, 7, True])
+def test_a_label_of_another_kind_is_named(classes, strange):
+    X, y = make_data()
+    labels = np.array(["a", "b"], object)[y]
+    labels[4] = strange
+    with pytest.raises(DataError, match=rf"row 4: found label {strange!r}, expected one of"):
+        LogisticRegression().partial_fit(X, labels, classes=classes)
+
+
+def test_spans_of_time_are_no_numbers():
+    frame = pd.DataFrame({"size": [1.0, 2.0], "age": [datetime.timedelta(days=1)] * 2})
+    with pytest.raises(DataError, match=r"found '1 day.*' in column 'age', expected numbers in every column"):
+        LogisticRegression().fit(frame, [0, 1])
+
+
+def test_a_table_that_no_memory_holds():
+    X = sp.csr_matrix((np.ones(2, np.float32), [0, 5], [0, 1, 2]), shape=(2, 1 << 40))
+    with pytest.raises(MemoryError, match=r"cannot allocate 3,072\.0 GiB for a table: take fewer slots .*n_slots"):
+        LogisticRegression().fit(X, [0, 1])
+
+
+@pytest.mark.parametrize(
     ("choice", "message"),
     [
         ({"passes": 0}, "passes must be None or a whole number, at least 1, got 0"),
@@ -510,6 +616,7 @@ def test_bad_labels():
         ({"l1": "much"}, "l1 must be a number, got 'much'"),
         ({"l2": 1.0}, "l1 and l2 need algorithm ftrl or rda"),
         ({"random_state": -(2**70)}, "seed must fit"),
+        ({"fit_intercept": "no"}, "fit_intercept must be True or False, got 'no'"),
     ],
 )
 def test_bad_choices(choice, message):

@@ -171,6 +171,12 @@ def test_flipped_cut_and_foreign_files_are_refused(binary, tmp_path):
         Predictor.open(tmp_path / "missing")
 
 
+@pytest.mark.parametrize("given", ["model.served", None, Model.new(Spec(slots=4))])
+def test_what_is_no_compressed_model_is_told(given):
+    with pytest.raises(SpecError, match=r"model of a Predictor must be a compressed one.*Predictor\.open"):
+        Predictor(given)
+
+
 def test_bad_rows_and_losses_without_probabilities_are_refused(tmp_path):
     served, _ = rounded(trained(False, loss="hinge"))
     served.save(tmp_path / "served")

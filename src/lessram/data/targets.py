@@ -16,8 +16,12 @@ def codes_of(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
         second = y == classes[1]
         codes, known = second.astype(np.intp), second | (y == classes[0])
     else:
-        codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-        known = classes[codes] == y
+        try:
+            codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+            known = classes[codes] == y
+        except TypeError:  # a label that has no place in the order of the classes, such as None among strings
+            labels = classes.tolist()
+            known = np.array([label in labels for label in y.tolist()])
     if not known.all():
         row = int(np.argmin(known))
         raise DataError(f"row {row}: found label {y[row : row + 1].tolist()[0]!r}, expected one of {classes}")

@@ -9,13 +9,28 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from lessram.data.matrix import Matrix
+from lessram.errors import DataError
 from lessram.model.model import Model
 
 _PIECE = 1 << 20  # coefficients looked at together
+MOST_HASHED = 1 << 26  # features; their coefficients take up to a gigabyte
+
+
+class NoCoefficients(DataError, AttributeError):
+    """More than anybody looks at. As an `AttributeError` it leaves the rest of a model to those who look at all of it.
+
+    scikit-learn's display of a fitted estimator in a notebook, for one.
+    """
 
 
 def coefficient_row(model: Model, features: int) -> sp.csr_array:
     """The coefficients of so many features that are not 0, as they multiply raw values."""
+    if features > max(model.spec.slots, MOST_HASHED):
+        raise NoCoefficients(
+            f"coef_ of {features:,} hashed features would take up to {features / 2**26:,.0f} GB: expected at most "
+            f"{MOST_HASHED:,}. They share the coefficients of {model.spec.slots:,} slots, which are "
+            "models_[0].coefficients()"
+        )
     hashed = model.coefficients() if features > model.spec.slots else None
     columns, values = [], []
     for start in range(0, features, _PIECE):

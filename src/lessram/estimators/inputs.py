@@ -53,12 +53,26 @@ def _without_numbers(X: Any) -> dict[str, Any]:
 
 def _is_no_number(value: Any) -> bool:
     if not isinstance(value, str | bytes):
-        return isinstance(value, datetime.date)
+        return isinstance(value, datetime.date | datetime.time | datetime.timedelta)
     try:
         float(value)
     except ValueError:
         return True
     return False
+
+
+def checked_classes(classes: ArrayLike) -> NDArray[Any]:
+    """The labels that a stream may have, in order, each once."""
+    array = np.asarray(classes)
+    try:
+        labels = np.unique(array)
+    except TypeError:  # labels of several kinds have no order
+        labels = array[:0]
+    if array.ndim != 1 or len(labels) < 2 or (labels != labels).any():  # NaN is not even itself
+        raise DataError(
+            f"classes must be a list of all labels that will ever come, at least 2 and of one kind, got {classes!r}"
+        )
+    return labels
 
 
 def checked_matrix(X: Any, slots: int) -> Matrix:
@@ -68,7 +82,10 @@ def checked_matrix(X: Any, slots: int) -> Matrix:
     except DataError as error:
         if error.place is None:
             raise
-        raise DataError(f"Input X contains NaN, infinity or a value too large for float32: {error}") from None
+        raise DataError(
+            f"Input X contains NaN, infinity or a value too large for float32: {error}. Missing values want an imputer "
+            "before: make_pipeline(SimpleImputer(), LogisticRegression())"
+        ) from None
 
 
 def checked_weights(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float32] | None:

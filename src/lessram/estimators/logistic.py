@@ -30,8 +30,10 @@ from lessram.data.targets import codes_of
 from lessram.errors import DataError
 from lessram.estimators.class_weights import refuse_balanced, with_class_weights
 from lessram.estimators.coefficients import coefficient_row
-from lessram.estimators.inputs import advising_on_columns, checked_matrix, checked_weights
+from lessram.estimators.column_sizes import warn_of_unequal_columns
+from lessram.estimators.inputs import advising_on_columns, checked_classes, checked_matrix, checked_weights
 from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
+from lessram.estimators.row_order import warn_of_sorted_labels
 from lessram.learning import auto_choice
 from lessram.learning.learner import Learner
 from lessram.model.model import Model
@@ -46,7 +48,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     For data that fit in memory call `fit`; for streams, and to go on learning, `partial_fit`. Features should be of
     similar size: binary features, text and counts are fine as they are, measured columns want a scaler before them.
-    Rows should come in no particular order; shuffle data that are sorted by label.
+    Rows should come in no particular order; shuffle data that are sorted by label. `fit` warns where either is far off.
 
     Parameters
     ----------
@@ -113,7 +115,8 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
     intercept_ : array
         The constant term of each model.
     coef_ : sparse array
-        A row of coefficients for each model, as they multiply raw feature values; made anew at every look.
+        A row of coefficients for each model, as they multiply raw feature values; made anew at every look; not there of
+        more than 2^26 features that are hashed.
 
     Examples
     --------
@@ -178,6 +181,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             raise DataError("found zero as every sample_weight, expected at least one row to learn from")
         passes = passes_of(self, len(codes))
         self._begin(classes)
+        warn_of_sorted_labels(codes, classes)
+        if not sp.issparse(X):
+            warn_of_unequal_columns(X, getattr(self, "feature_names_in_", None))
         if any(automatic(self).values()):
             self._choose(auto_choice.first_examples(b for _, b in matrix.pieces(weights)), codes, passes)
         self.n_iter_ = passes
@@ -269,7 +275,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
             if self.__sklearn_is_fitted__():
                 return self.classes_
             raise DataError("classes must be passed on the first call to partial_fit: all labels that will ever come")
-        given = np.unique(np.asarray(classes))
+        given = checked_classes(classes)
         if self.__sklearn_is_fitted__() and not np.array_equal(given, self.classes_):
             raise DataError(f"found classes {given}, expected {self.classes_}, those of the first call")
         return given

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from lessram.errors import SpecError
 from lessram.model.spec import PAPER, Spec, halfword_choices
+from lessram.numerics.plain import flag
 
 AUTO = "auto"
 FROZEN = "frozen"
@@ -80,7 +81,7 @@ def _choices(estimator: Any) -> dict[str, Any]:
         "l2": _number("l2", estimator.l2),
         "base": _number("base", estimator.base),
         "radius": None if estimator.radius is None else _number("radius", estimator.radius),
-        "intercept": bool(estimator.fit_intercept),
+        "intercept": flag("fit_intercept", estimator.fit_intercept),
         "scale": estimator.scale,
         "seed": _seed(estimator.random_state),
     }

@@ -17,6 +17,7 @@ from lessram.data.formats import Form, Reading, Stream
 from lessram.data.predicting import batches_to_predict, margins_of, read_to_predict
 from lessram.data.reader import BatchReader
 from lessram.errors import SpecError
+from lessram.model.given import refused
 from lessram.numerics.loss import check_gives_probabilities, probabilities
 from lessram.serving.lookup import Scratch, new_hot, predict_rows
 from lessram.serving.served import Served
@@ -26,6 +27,8 @@ class Predictor:
     """Predicts; changes no byte of its model and needs no lock, whatever the number of threads."""
 
     def __init__(self, served: Served, *, hot_bytes: int = 0) -> None:
+        if not isinstance(served, Served):
+            raise refused("the model of a Predictor", served, "a compressed one, as Predictor.open(path) has it")
         if hot_bytes < 0:
             raise SpecError(f"hot_bytes must not be negative, got {hot_bytes}")
         self.served = served

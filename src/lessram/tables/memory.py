@@ -8,6 +8,7 @@ is ever touched is smaller in RAM without them (`LESSRAM_HUGE_PAGES=0`).
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 from collections.abc import Sequence
@@ -36,7 +37,15 @@ def zeros(count: int, dtype: np.dtype, *, small_pages: bool = False) -> NDArray:
     size = count * dtype.itemsize
     if size < SMALLEST_MAPPING or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.zeros(count, dtype)
-    region = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        region = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise MemoryError(
+            f"cannot allocate {size / 2**30:,.1f} GiB for a table: take fewer slots (slots of Spec, n_slots of "
+            "LogisticRegression), features are hashed into them"
+        ) from None
     region.madvise(mmap.MADV_HUGEPAGE if huge_pages() and not small_pages else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(region, dtype)
 
