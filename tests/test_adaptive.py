@@ -374,3 +374,31 @@ def test_an_alpha_that_was_chosen_later_has_its_own_codebook():
     late.spec = spec_of(alpha=0.04)
     batch = to_batch(BINARY, valued=False)
     assert Learner(late).learn(batch).tolist() == Learner(spec_of(alpha=0.04)).learn(batch).tolist()
+
+
+# Damaged files --------------------------------------------------------------------------------------------------------
+
+
+def filled(tensor: str, filling: Any) -> dict[str, np.ndarray]:
+    """The tensors of a trained table, one of them overwritten."""
+    learner = Learner(spec_of())
+    learner.learn(to_batch(BINARY[:40], valued=False))
+    stored = {name: found.copy() for name, found in adaptive_store.tensors(adaptive(learner)).items()}
+    stored[tensor].reshape(-1).view(np.uint8)[:] = filling
+    return stored
+
+
+@pytest.mark.parametrize(("tensor", "filling"), [("blocks", 0xFF), ("blocks", 0xC8), ("cells", 0xFF)])
+def test_damaged_tensors_are_misread_but_never_left(tensor, filling):
+    """Whoever opens a file without comparing checksums gets wrong numbers, not a crash."""
+    model = Model.new(spec_of())
+    model.table = adaptive_store.from_tensors(filled(tensor, filling), SLOTS)
+    assert model.weights().shape == (SLOTS,)
+    assert Learner(model).predict(to_batch(BINARY, valued=False)).shape == (len(BINARY),)
+
+
+def test_a_damaged_codebook_is_refused():
+    size = START * 3
+    noise = np.resize(np.random.default_rng(0).integers(0, 256, size, np.uint8), filled("cells", 0)["cells"].size)
+    with pytest.raises(ValueError, match="not those of a codebook"):
+        adaptive_store.from_tensors(filled("cells", noise), SLOTS)

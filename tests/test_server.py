@@ -20,6 +20,8 @@ from commands import lessram
 from serving_http import SLOTS, Client, serving, small_model, wait_for
 
 from lessram.cli.serve import open_model
+from lessram.data.formats import Reading
+from lessram.data.schema import Schema
 from lessram.serving.server.http import Limits
 
 CSV = "click,site,price,review\n" + "".join(
@@ -162,6 +164,17 @@ def test_slots_are_explained_one_by_one(client: Client) -> None:
     double = client.post("/explain", {"slots": [3], "values": [2]}).body["parts"][0]["contribution"]
     single = client.post("/explain", {"slots": [3]}).body["parts"][0]["contribution"]
     assert np.isclose(double, 2 * single)
+
+
+def test_what_only_the_explanation_cannot_read_is_refused_by_it(tmp_path: Path) -> None:
+    """A cell of a column that the model does not know is no concern of predictions."""
+    schema = Schema(columns=("click", "site"), kinds=("label", "categorical"))
+    small_model(reading=Reading(schema=schema)).save(tmp_path / "model")
+    with serving(tmp_path / "model") as client:
+        body = b'{"site": "rome", "junk": 1e400}'
+        assert client.post("/predict", body).status == 200
+        answer = client.post("/explain", body)
+        assert (answer.status, answer.body["error"][:27]) == (400, "found JSON that will not do")
 
 
 # Errors and limits ----------------------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,38 @@ def test_what_cannot_be_served_is_said_in_one_line(model: Path, tmp_path: Path) 
     assert (code, message) == (1, f"lessram: cannot listen at 127.0.0.1, port {port}: Address already in use\n")
     code, message = refused(str(model), "--workers", "0")
     assert (code, message) == (2, "lessram: workers must be at least 1, got 0\n")
+
+
+def test_workers_go_on_when_no_other_can_be_started_from_the_file(model: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(model, tmp_path / "model"))
+    with running(copy, "--workers", "2") as server:
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+        if not children.exists():
+            pytest.skip("finding workers takes /proc")
+        wait_for(lambda: answers(server.port) and len(workers(children)) == 2)
+        (tmp_path / "foreign").write_bytes(b"nonsense")
+        os.replace(tmp_path / "foreign", copy)
+        known = set(workers(children))
+        os.kill(min(known), signal.SIGKILL)
+        wait_for(lambda: set(workers(children)) - known)
+        [another, *_] = set(workers(children)) - known
+        wait_for(lambda: another not in workers(children))
+        assert answers(server.port)
+        code, log = server.end()
+    assert code == 0
+    assert f"ERROR {copy}: not a lessram model: found no safetensors header" in log
+    assert "Traceback" not in log
+
+
+def test_workers_wait_where_an_older_one_answers_and_give_up_where_none_does() -> None:
+    now = time.monotonic()
+    failed = [run.Failure(now - 100, 1), *(run.Failure(now - age, 2) for age in (9, 8, 7, 6, 5))]
+    newer, older = run.Worker(None, now - 8.5), run.Worker(None, now - 50)
+    assert run._may_start([newer], failed), "a failure that is long past is forgotten"
+    failed.append(run.Failure(now - 1, 3))
+    assert not run._may_start([newer, older], failed)
+    with pytest.raises(LessramError, match="6 workers failed within 60 seconds, the last with code 3: giving up"):
+        run._may_start([newer], failed)
 
 
 def test_workers_that_fail_again_and_again_end_the_server(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,7 @@ def test_cells_of_a_table() -> None:
     assert rows(TABLE, b'{\n"site": "rome",\n"user": {"age": 3}}', Form.ROW) == expected[:1]
 
 
+DEEP = b"[" * 100_000
 WRONG = [
     (Reading(), b"[", Form.ROWS, "found JSON that will not do .*truncated.*expected an array of"),
     (Reading(), b"\xff", Form.ROW, "found JSON that will not do"),
@@ -111,6 +112,17 @@ WRONG = [
     (TABLE, b'{"site": "x"}\nnonsense\n', Form.JSON_LINES, "^line 2: found 'nonsense', expected a JSON object"),
     (TABLE, b"rome,3", Form.TEXT, "^found text, expected JSON"),
     (TABLE, b"7", Form.ROWS, "expected an array of objects"),
+    (Reading(), b'{"slots": [1]}\n\nxx\n', Form.JSON_LINES, "^line 3: found JSON that will not do .*byte 0"),
+    (Reading(), b'{"slots": [1]}\n\n{"slots": [1000]}', Form.JSON_LINES, "^line 3: found slot 1000, expected"),
+    (Reading(), b'{"slots": [1]}, {"slots": [2]}', Form.JSON_LINES, "^line 1: found JSON that will not do .*trailing"),
+    (Reading(), b'{"features": {"a": 1\n"b": 1}}', Form.JSON_LINES, "^line 1: found JSON that will not do .*truncated"),
+    (TABLE, b'{"site": "x"}\n\n{"town": "x"}', Form.JSON_LINES, "^line 3: found none of the model's columns"),
+    (TABLE, b'{"town": 1e400}', Form.ROW, "^found none of the model's columns among town"),
+    (TABLE, b'{"town": "\xff"}', Form.ROW, "^found none of the model's columns among town"),
+    (TABLE, b'{"town": %s}' % (b"9" * 5000), Form.ROW, "^found none of the model's columns among town"),
+    (Reading(), b'{"features": {"a": %s}}' % DEEP, Form.ROW, "^found JSON that will not do .*recursion"),
+    (WORDS, b'[{"features": {"a": %s}}]' % DEEP, Form.ROWS, "^found JSON that will not do .*recursion"),
+    (TABLE, b'[{"site": %s}]' % DEEP, Form.ROWS, "^found JSON that will not do .*recursion"),
 ]
 
 

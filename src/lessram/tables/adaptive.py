@@ -141,6 +141,12 @@ def cell_of(table, place):
 
 
 @inlined
+def cell_to_read(table, place):
+    """The same for those who only predict, perhaps from a damaged file: no pointer leads out of the pool."""
+    return min(cell_of(table, place), np.uint64(table.cells.shape[0]) - _ONE)
+
+
+@inlined
 def near_of(table, row):
     """Where the cells to prefetch belong to; 0 where the batch ends, or where the pool stays in the cache anyway."""
     return row.start + NEAR if (row.ahead != row.start) & (table.pool[TOP] > LARGEST_CACHED) else _ZERO
@@ -288,7 +294,7 @@ def _look(table, rule, batch, row):
             prefetch(table.codes, place_of(batch.slots[row.ahead + j]))
             if near != _ZERO:
                 prefetch(table.cells, cell_of(table, place_of(batch.slots[near + j])))
-            cell = table.cells[cell_of(table, place_of(batch.slots[row.start + j]))]
+            cell = table.cells[cell_to_read(table, place_of(batch.slots[row.start + j]))]
             dot += times(cell.weight, batch.values, feature_value(batch.values, row.start + j))
         return np.float64(dot)
 

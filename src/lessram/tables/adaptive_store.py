@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lessram.errors import SpecError
 from lessram.jit import kernel
 from lessram.numerics.random import rounding_bits, row_key, shared_word, uniform, word
-from lessram.tables.adaptive import Adaptive, cell_of
+from lessram.tables.adaptive import Adaptive, cell_of, cell_to_read
 from lessram.tables.blocks import BLOCK, FIRST_SLOT, LINE, WORDS, blocks_for, place_of, pointer_of, promoted_in
 from lessram.tables.book import CELL, index_of, is_inside, rounded_code
 from lessram.tables.flat import Flat
@@ -102,9 +102,10 @@ def from_tensors(stored: dict[str, NDArray[Any]], slots: int) -> Adaptive:
         raise ValueError(f"a pool for {pool[SLOTS]} slots, expected {slots}")
     if not START <= top <= largest_pool(slots) or cells.shape != (top, CELL.itemsize):
         raise ValueError(f"cells of shape {cells.shape}, expected {(top, CELL.itemsize)}")
-    words = words.reshape(-1)
+    words, cells = words.reshape(-1), cells.reshape(-1).view(CELL)
+    index_of(cells[:START])
     state = np.concatenate([pool, np.array([top])])
-    return Adaptive(words.view(np.uint8), words, cells.reshape(-1).view(CELL), state)
+    return Adaptive(words.view(np.uint8), words, cells, state)
 
 
 def copied(table: Adaptive) -> Adaptive:
@@ -155,7 +156,7 @@ def _range(table: Adaptive, start: int, stop: int | None) -> tuple[int, int]:
 @kernel
 def read_weights(table, first, out):
     for k in range(np.uint64(out.shape[0])):
-        out[k] = table.cells[cell_of(table, place_of(np.uint64(first) + k))].weight
+        out[k] = table.cells[cell_to_read(table, place_of(np.uint64(first) + k))].weight
 
 
 def put_weights(table: Adaptive, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:

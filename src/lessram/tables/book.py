@@ -64,7 +64,10 @@ class Index(NamedTuple):
 
 
 def index_of(book: NDArray[np.void]) -> Index:
-    """The index of a book as cells. The level behind the last, and levels of one value, hold nothing."""
+    """The index of a book as cells. The level behind the last, and levels of one value, hold nothing.
+
+    A ValueError if there is none: values of a level rise, on at most `PARTS` equal parts.
+    """
     levels = len(FIRST_COUNTS) + 1
     index = Index(np.full(levels, np.inf), np.full(levels, -np.inf), np.zeros(levels), np.zeros(levels * PARTS, "u1"))
     for level in range(1, levels - 1):
@@ -73,6 +76,8 @@ def index_of(book: NDArray[np.void]) -> Index:
         if len(points) < 2:
             continue
         width = math.gcd(*np.diff(points).tolist())
+        if np.diff(points).min() <= 0 or points[-1] - points[0] > PARTS * width:
+            raise ValueError(f"the values of level {level} are not those of a codebook")
         index.low[level], index.high[level], index.parts[level] = points[0], points[-1], 1.0 / width
         starts = points[0] + width * np.arange((points[-1] - points[0]) // width + 1)  # the end is met by rounding up
         below = codes[np.minimum(np.searchsorted(points, starts, side="right"), len(points) - 1) - 1]

@@ -16,9 +16,10 @@ import msgspec
 from lessram.data.formats import Reading
 from lessram.data.schema import Schema
 from lessram.errors import DataError
-from lessram.serving.server.forms import Form
+from lessram.serving.server.forms import Form, decode
 from lessram.serving.server.loaded import Loaded, probability
 
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _WORDS = re.compile(r"\w+")
 MOST_PARTS = 10_000
 
@@ -71,7 +72,7 @@ def _split(reading: Reading, body: bytes, form: Form) -> tuple[list[str], bytes,
     if form is Form.TEXT:
         pairs = _vw_parts(body) if reading.vw else _svmlight_parts(body)
         return [name for name, _ in pairs], b"|" if reading.vw else b"0", [row for _, row in pairs], Form.TEXT
-    row = msgspec.json.decode(body)
+    row = decode(_ANY, body, "an object")
     named = _table_parts(row, reading.schema) if reading.schema else _feature_parts(row)
     empty: Any = {} if reading.schema else {"features": {}}
     encode = msgspec.json.encode

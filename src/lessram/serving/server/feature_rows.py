@@ -25,7 +25,7 @@ from lessram.data.rows import LARGEST
 from lessram.data.svmlight import parse as parse_svmlight
 from lessram.errors import DataError
 from lessram.jit import kernel
-from lessram.serving.server.forms import Form, decode, placed, refuse
+from lessram.serving.server.forms import Form, decode, numbered_lines, placed, refuse
 from lessram.serving.server.usual_rows import UsualRows
 
 
@@ -59,19 +59,18 @@ class FeatureRows:
         if form is Form.TEXT:
             yield from self._text(body)
             return
-        if form is Form.JSON_LINES:
-            body = b"[%b]" % b",".join(line for line in body.split(b"\n") if line.strip())
-        usual = self._usual.read(body, many=form is not Form.ROW)
-        if usual is not None:
+        lines = numbered_lines(body) if form is Form.JSON_LINES else None
+        usual = self._usual.read(body if lines is None else _array_of(lines), many=form is not Form.ROW)
+        if usual is not None and (lines is None or usual.rows == len(lines)):  # a comma between two rows ends no line
             yield usual
             return
-        rows = [decode(_ROW, body, _SHAPE)] if form is Form.ROW else decode(_ROWS, body, f"an array of {_SHAPE}")
+        numbers, rows = _decoded_lines(lines) if lines is not None else (None, _decoded(body, form))
         first = 0
         for slotted, part in _alike(rows):
             try:
                 yield from [self._slotted(part)] if slotted else self._named([row.features or {} for row in part])
             except DataError as error:
-                raise placed(str(error), first, form) from None
+                raise placed(str(error), form, (numbers or range(len(rows)))[first:]) from None
             first += len(part)
 
     def _slotted(self, rows: list[Row]) -> Batch:
@@ -204,6 +203,25 @@ class NumberedRows(FeatureRows):
         """The same, feature by feature, for a message that names the one that will not do."""
         numbered = [{int(name) if _is_id(name) else name: value for name, value in row.items()} for row in rows]
         return Matrix(numbered, self.slots, hash=self._reading.hash, hash_seed=self._reading.hash_seed).batches()
+
+
+def _array_of(lines: list[tuple[int, bytes]]) -> bytes:
+    return b"[%b]" % b",".join(line for _, line in lines)
+
+
+def _decoded_lines(lines: list[tuple[int, bytes]]) -> tuple[list[int], list[Row]]:
+    """The numbers and the rows of lines that hold one each."""
+    rows = []
+    for number, line in lines:
+        try:
+            rows.append(decode(_ROW, line, _SHAPE))
+        except DataError as error:
+            raise placed(f"row {number}: {error}", Form.JSON_LINES) from None
+    return [number for number, _ in lines], rows
+
+
+def _decoded(body: bytes, form: Form) -> list[Row]:
+    return [decode(_ROW, body, _SHAPE)] if form is Form.ROW else decode(_ROWS, body, f"an array of {_SHAPE}")
 
 
 def _alike(rows: list[Row]) -> Iterator[tuple[bool, list[Row]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -41,23 +41,32 @@ def parsed(parser: Parser, body: bytes, form: Form) -> Iterator[Batch]:
 def refuse(reports: list[BadLine], form: Form) -> None:
     if reports:
         line = int(reports[0].place.rpartition(":")[2])
-        raise placed(f"row {line - 1}: {reports[0].message}", 0, form)
+        raise placed(f"row {line - 1}: {reports[0].message}", form)
 
 
 _PLACE = re.compile(r"row (\d+)(?:, |: )")
 
 
-def placed(message: str, first: int, form: Form) -> DataError:
-    """The error with its place as the sender knows it: which line, which row of the array, or the only one."""
+def placed(message: str, form: Form, numbers: Sequence[int] | None = None) -> DataError:
+    """The error with its place as the sender knows it: which line, which row of the array, or the only one.
+
+    `numbers` are those of the rows, from 0, where they are not those of the message.
+    """
     match = _PLACE.match(message)
     if match is None or form is Form.ROW:
         return DataError(message[match.end() :] if match else message)
-    number, rest = int(match[1]) + first, message[match.end() :]
+    number, rest = int(match[1]), message[match.end() :]
+    number = number if numbers is None else numbers[number]
     return DataError(rest, place=f"row {number}" if form is Form.ROWS else f"line {number + 1}")
+
+
+def numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
+    """The lines that are not blank, and their numbers from 0."""
+    return [(number, line) for number, line in enumerate(body.split(b"\n")) if line.strip()]
 
 
 def decode(decoder: Any, body: bytes, expected: str) -> Any:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"found JSON that will not do ({error}), expected {expected}") from None

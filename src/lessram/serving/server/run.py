@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,7 +35,7 @@ _LOOK = 0.5
 _TO_END = 10
 """Seconds that a worker may take to end when nothing is in flight any more."""
 _FAILURES, _MEMORY = 5, 60
-"""How many workers may fail by themselves within so many seconds."""
+"""How many workers may fail by themselves within so many seconds before others wait to be started."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,35 +130,56 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+class Worker(NamedTuple):
+    """A process that answers, and since when."""
+
+    process: Any
+    born: float
+
+
+class Failure(NamedTuple):
+    """A worker that ended by itself, not killed by a signal."""
+
+    moment: float
+    code: int
+
+
+def _work_alone(path: str, opener: Opener, settings: Settings, listening: socket.socket) -> None:
+    """`work` as the whole of a process: what is wrong with the model is said in one line."""
+    try:
+        work(path, opener, settings, listening)
+    except LessramError as error:
+        log.error("%s", error)
+        raise SystemExit(1) from None
+
+
 def _supervise(path: str, opener: Opener, settings: Settings, listening: socket.socket) -> None:
     """Keep so many workers alive until told to stop, then let each finish."""
     context = multiprocessing.get_context("spawn")
     told: queue.SimpleQueue[None] = queue.SimpleQueue()  # a signal may come while it is asked; an Event would lock up
 
-    def start() -> Any:
-        process = context.Process(target=work, args=(path, opener, settings, listening))
+    def start() -> Worker:
+        process = context.Process(target=_work_alone, args=(path, opener, settings, listening))
         process.start()
-        return process
+        return Worker(process, time.monotonic())
 
     with _told_to_stop(lambda: told.put(None)), tempfile.TemporaryDirectory(prefix="lessram-metrics-") as folder:
         os.environ[FOLDER] = folder  # for workers only: this process has imported nothing that looks at it
         workers = [start() for _ in range(settings.workers)]
-        failed: list[float] = []
+        failed: list[Failure] = []
         try:
             while not _comes(told, _LOOK):
-                for number, worker in enumerate(workers):
-                    if not worker.is_alive():
-                        _check_patience(failed, worker.exitcode)
-                        log.error("worker %d ended with code %s; starting another", worker.pid, worker.exitcode)
-                        forget_worker(worker.pid)
-                        workers[number] = start()
+                workers = _living(workers, failed)
+                while len(workers) < settings.workers and _may_start(workers, failed):
+                    log.info("starting another worker")
+                    workers.append(start())
         finally:
-            for worker in workers:
-                worker.terminate()  # SIGTERM: it finishes what is in flight
-            for worker in workers:
-                worker.join(settings.patience + _TO_END)
-                worker.kill()  # one that ended does not mind
-                worker.join()
+            for process, _ in workers:
+                process.terminate()  # SIGTERM: it finishes what is in flight
+            for process, _ in workers:
+                process.join(settings.patience + _TO_END)
+                process.kill()  # one that ended does not mind
+                process.join()
             del os.environ[FOLDER]
 
 
@@ -171,16 +192,36 @@ def _comes(told: queue.SimpleQueue[None], seconds: float) -> bool:
     return True
 
 
-def _check_patience(failed: list[float], code: int) -> None:
-    """A worker that was killed is replaced; if they fail by themselves again and again, others would too."""
-    if code <= 0:  # by a signal
-        return
+def _living(workers: list[Worker], failed: list[Failure]) -> list[Worker]:
+    """The workers that live; of the others, adds those to `failed` that did."""
+    living = []
+    for worker in workers:
+        process = worker.process
+        if process.is_alive():
+            living.append(worker)
+            continue
+        log.error("worker %d ended with code %s", process.pid, process.exitcode)
+        forget_worker(process.pid)
+        if process.exitcode > 0:
+            failed.append(Failure(time.monotonic(), process.exitcode))
+    return living
+
+
+def _may_start(workers: list[Worker], failed: list[Failure]) -> bool:
+    """Whether to start another worker now. If they fail again and again, others would too.
+
+    A worker that is older than these failures answers, perhaps from a model whose file was since replaced by a damaged
+    one. It goes on, and others are started as failures are forgotten.
+    """
     now = time.monotonic()
-    failed[:] = [moment for moment in failed if now - moment < _MEMORY] + [now]
-    if len(failed) > _FAILURES:
-        raise LessramError(
-            f"{len(failed)} workers failed within {_MEMORY} seconds, the last with code {code}: giving up"
-        )
+    failed[:] = [failure for failure in failed if now - failure.moment < _MEMORY]
+    if len(failed) <= _FAILURES:
+        return True
+    if any(worker.born < failed[0].moment for worker in workers):
+        return False
+    raise LessramError(
+        f"{len(failed)} workers failed within {_MEMORY} seconds, the last with code {failed[-1].code}: giving up"
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

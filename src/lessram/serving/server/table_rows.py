@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,9 +11,10 @@ from lessram.data.batch import Batch
 from lessram.data.jsonl import JsonParser
 from lessram.data.schema import Schema
 from lessram.errors import DataError
-from lessram.serving.server.forms import PREDICTING, Form, decode, parsed, placed
+from lessram.serving.server.forms import PREDICTING, Form, decode, numbered_lines, parsed, placed
 
 _RAW_ROWS = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW_CELLS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class TableRows:
@@ -33,18 +33,18 @@ class TableRows:
             )
         elif form is Form.ROW:
             body = body.replace(b"\n", b" ")
-        lines = [line for line in body.split(b"\n") if line.strip()]
+        lines = numbered_lines(body)
         first = 0
         for batch in parsed(self._parser, body, form):
             for row in np.flatnonzero(np.diff(batch.indptr) == 0):
-                self._check_known(lines[first + int(row)], first + int(row), form)
+                self._check_known(*lines[first + int(row)], form)
             yield batch
             first += batch.rows
 
-    def _check_known(self, line: bytes, row: int, form: Form) -> None:
+    def _check_known(self, row: int, line: bytes, form: Form) -> None:
         """A row without a feature may have empty cells, but not only columns that the model does not know."""
-        names = msgspec.json.decode(line, type=dict[str, Any])
+        names = decode(_RAW_CELLS, line, "an object")
         if names and not any(column in names or column.partition(".")[0] in names for column in self._columns):
             shown = ", ".join(self._columns[:8]) + (", ..." if len(self._columns) > 8 else "")
             message = f"found none of the model's columns among {', '.join(names)[:80]}; expected {shown}"
-            raise placed(f"row {row}: {message}", 0, form)
+            raise placed(f"row {row}: {message}", form)
