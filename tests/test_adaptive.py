@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import lessram
+from reference import Row
 from reference_adaptive import AdaptiveOgd
 from streams import LENGTHS, cut, make_rows, to_batch
 
@@ -109,6 +110,21 @@ def test_slabs_are_pushed_together_while_learning():
         assert learner.learn(to_batch([row], valued=False))[0] == reference.learn(row)
         shrunk += int(adaptive(learner).pool[TOP]) < before
     assert shrunk > 2
+    assert_same(learner, reference)
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.3, 1.0])
+def test_the_smallest_steps_away_from_the_end_of_a_list(alpha):
+    """A step of 2^-33 of the grid or so, down from a list's last value: next to the end, and inside by a hair."""
+    learner, reference = pair(slots=240, alpha=alpha)
+    table = adaptive(learner)
+    places = [(level, tiny) for level in range(1, 7) for tiny in range(40)]
+    for slot, (level, _) in enumerate(places):
+        code = int(np.flatnonzero(table.cells["level"][:FIRST_SLOT] == level)[-1])
+        table.codes[slot + slot // BLOCK * (LINE - BLOCK)] = code
+        reference.beta[slot], reference.level[slot] = int(table.cells["weight"][code]), level
+    rows = [Row(0.0, [(slot, 1.0)], 2.0 ** -(30 + tiny)) for slot, (_, tiny) in enumerate(places)]
+    assert learner.learn(to_batch(rows)).tolist() == [reference.learn(row) for row in rows]
     assert_same(learner, reference)
 
 
