@@ -248,6 +248,20 @@ def test_slices_are_those_of_the_whole():
         assert adaptive_store.codes(table, start, stop).tolist() == codes[start:stop].tolist()
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint32, np.uint64])
+def test_weights_of_single_slots(kind, tmp_path):
+    """Of codes and of cells, in any order, in memory and from a file."""
+    learner, _ = pair()
+    learner.learn(to_batch(BINARY[:40], valued=False))
+    promoted = adaptive_store.codes(adaptive(learner), 0, None) >= FIRST_SLOT
+    assert 0 < promoted.sum() < SLOTS
+    learner.model.save(tmp_path / "model")
+    some = np.random.default_rng(0).integers(0, SLOTS, 900).astype(kind)
+    for model in (learner.model, Model.load(tmp_path / "model")):
+        assert (model.weights_at(some) == model.weights()[some]).all()
+        assert model.weights_at(some[:0]).shape == (0,)
+
+
 def test_weights_can_be_set():
     learner = Learner(spec_of())
     learner.learn(to_batch(BINARY[:20], valued=False))
