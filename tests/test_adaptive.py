@@ -260,6 +260,8 @@ def test_weights_of_single_slots(kind, tmp_path):
     for model in (learner.model, Model.load(tmp_path / "model")):
         assert (model.weights_at(some) == model.weights()[some]).all()
         assert model.weights_at(some[:0]).shape == (0,)
+        with pytest.raises(IndexError, match=f"{SLOTS} is out of bounds"):
+            model.weights_at(np.array([3, SLOTS], kind))
 
 
 def test_weights_can_be_set():

@@ -159,9 +159,11 @@ def read_weights(table, first, out):
 
 
 def cells_at(table: Adaptive, slots: NDArray[np.integer]) -> NDArray[np.void]:
-    """Weight and level of these slots, in any order, as cells."""
-    out = np.empty(len(slots), CELL)
-    gather(table, slots.astype(np.uint64), out)
+    """Weight and level of these slots, in any order, as cells. An IndexError where there is no such slot."""
+    wanted, out = slots.astype(np.uint64), np.empty(len(slots), CELL)
+    if wanted.max(initial=0) >= table.pool[SLOTS]:
+        raise IndexError(f"slot {wanted.max()} is out of bounds for a table of {table.pool[SLOTS]} slots")
+    gather(table, wanted, out)
     return out
 
 
