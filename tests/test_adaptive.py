@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import lessram
+from reference import Row
 from reference_adaptive import AdaptiveOgd
 from streams import LENGTHS, cut, make_rows, to_batch
 
@@ -110,6 +111,21 @@ def test_slabs_are_pushed_together_while_learning():
         assert learner.learn(to_batch([row], valued=False))[0] == reference.learn(row)
         shrunk += int(adaptive(learner).pool[TOP]) < before
     assert shrunk > 2
+    assert_same(learner, reference)
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.3, 1.0])
+def test_the_smallest_steps_away_from_the_end_of_a_list(alpha):
+    """A step of 2^-33 of the grid or so, down from a list's last value: next to the end, and inside by a hair."""
+    learner, reference = pair(slots=240, alpha=alpha)
+    table = adaptive(learner)
+    places = [(level, tiny) for level in range(1, 7) for tiny in range(40)]
+    for slot, (level, _) in enumerate(places):
+        code = int(np.flatnonzero(table.cells["level"][:FIRST_SLOT] == level)[-1])
+        table.codes[slot + slot // BLOCK * (LINE - BLOCK)] = code
+        reference.beta[slot], reference.level[slot] = int(table.cells["weight"][code]), level
+    rows = [Row(0.0, [(slot, 1.0)], 2.0 ** -(30 + tiny)) for slot, (_, tiny) in enumerate(places)]
+    assert learner.learn(to_batch(rows)).tolist() == [reference.learn(row) for row in rows]
     assert_same(learner, reference)
 
 
@@ -248,6 +264,22 @@ def test_slices_are_those_of_the_whole():
     for start, stop in [(0, 1), (59, 61), (60, 120), (13, 200), (240, 1000), (250, 260), (7, 7)]:
         assert adaptive_store.weights(table, start, stop).tolist() == weights[start:stop].tolist()
         assert adaptive_store.codes(table, start, stop).tolist() == codes[start:stop].tolist()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint32, np.uint64])
+def test_weights_of_single_slots(kind, tmp_path):
+    """Of codes and of cells, in any order, in memory and from a file."""
+    learner, _ = pair()
+    learner.learn(to_batch(BINARY[:40], valued=False))
+    promoted = adaptive_store.codes(adaptive(learner), 0, None) >= FIRST_SLOT
+    assert 0 < promoted.sum() < SLOTS
+    learner.model.save(tmp_path / "model")
+    some = np.random.default_rng(0).integers(0, SLOTS, 900).astype(kind)
+    for model in (learner.model, Model.load(tmp_path / "model")):
+        assert (model.weights_at(some) == model.weights()[some]).all()
+        assert model.weights_at(some[:0]).shape == (0,)
+        with pytest.raises(IndexError, match=f"{SLOTS} is out of bounds"):
+            model.weights_at(np.array([3, SLOTS], kind))
 
 
 def test_weights_can_be_set():

@@ -14,6 +14,8 @@ from lessram import Batch, DataError, Learner, Model, Spec, SpecError, read_batc
 from lessram.data.checks import checked, sound
 from lessram.learning.metrics import Scores
 from lessram.numerics.loss import Loss
+from lessram.serving.planner import Wish, compress
+from lessram.serving.predictor import Predictor
 from lessram.tables.adaptive import LARGEST_CACHED
 from lessram.tables.layout import allocate
 from lessram.tables.slabs import TOP
@@ -94,6 +96,30 @@ def test_arrays_that_do_not_fit_each_other_are_refused(broken, trusted):
         with pytest.raises(DataError, match=message):
             use(BATCH._replace(**fields))
     assert learner.model.examples == 0
+
+
+@pytest.fixture(scope="module")
+def compressed() -> Predictor:
+    learner = Learner(Spec(slots=SLOTS))
+    learner.learn(BATCH)
+    return Predictor(compress(learner.model, Wish(grid="q2.7")).served)
+
+
+@trust
+@pytest.mark.parametrize("broken", BROKEN)
+def test_compressed_models_refuse_the_same(compressed, broken, trusted):
+    fields, message = BROKEN[broken]
+    with pytest.raises(DataError, match=message):
+        compressed.predict(BATCH._replace(**fields), trusted=trusted)
+
+
+@trust
+def test_compressed_models_keep_to_their_slots_and_to_the_elements_of_arrays(compressed, trusted):
+    slots = with_entry(BATCH.slots, 41, 2**32 - 1)
+    with pytest.raises(DataError, match=f"found slot 4294967295, expected slots below {SLOTS}, the size of the table"):
+        compressed.predict(BATCH._replace(slots=slots), trusted=trusted)
+    turned = Batch(*(array[::-1].copy()[::-1] for array in BATCH))
+    assert compressed.predict(turned, trusted=trusted).tolist() == compressed.predict(BATCH).tolist()
 
 
 @trust

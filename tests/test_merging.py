@@ -20,7 +20,10 @@ LADDERS = {
     "squares": accumulator(1.1).heights,
     "six bits": six_bit_ladder(),
 }
+FLAT = accumulator(16.0).heights
+"""Its last levels all stand for the largest number that there is room for."""
 every_ladder = pytest.mark.parametrize("ladder", LADDERS.values(), ids=LADDERS)
+flat_too = pytest.mark.parametrize("ladder", [*LADDERS.values(), FLAT], ids=[*LADDERS, "ends flat"])
 
 
 @numba.njit
@@ -78,14 +81,14 @@ def test_unbiased(ladder, replicas):
     assert random > 50, "decisions that are really random"
 
 
-@every_ladder
+@flat_too
 def test_one_replica_changes_nothing(ladder):
     for start in range(0, len(ladder), 7):
         for level in range(start, len(ladder), 5):
             assert split(ladder, start, np.array([level], np.uint8)) == (level, 0)
 
 
-@every_ladder
+@flat_too
 def test_replicas_that_counted_nothing_change_nothing(ladder):
     for level in range(len(ladder)):
         assert split(ladder, level, np.full(5, level, np.uint8)) == (level, 0)

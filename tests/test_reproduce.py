@@ -107,6 +107,14 @@ def test_streams_that_nothing_can_be_said_of_are_refused(
     assert found in str(result.exception)
 
 
+def test_the_weights_of_a_user_s_rows_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "weighted.vw"
+    path.write_text("1 2.5 | a\n-1 | b\n" * 30)
+    (data,) = datasets.find([str(path)], quick=True)
+    assert data.batch.weights is not None
+    assert data.batch.weights.tolist() == [2.5, 1.0] * 30
+
+
 def test_the_kind_of_a_stream_is_apart_from_its_metric() -> None:
     kinds = {known.name: (known.kind, known.metric) for known in datasets.KNOWN}
     assert kinds == {

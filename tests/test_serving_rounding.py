@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lessram.errors import SpecError
-from lessram.model.model import Model, weights_by_blocks
+from lessram.model.model import Model
 from lessram.model.spec import Spec
 from lessram.numerics.bounds import entropy
 from lessram.numerics.fixed_point import FixedPoint
@@ -106,8 +106,7 @@ def test_weights_of_single_slots(weights):
     some = np.random.default_rng(0).integers(0, SLOTS, 900, dtype=np.uint32)
     some[0] = SLOTS - 1
     assert (model.weights_at(some) == model.weights()[some]).all()
-    assert (weights_by_blocks(model, some) == model.weights()[some]).all()
-    assert model.weights_at(some[:0]).shape == weights_by_blocks(model, some[:0]).shape == (0,)
+    assert model.weights_at(some[:0]).shape == (0,)
 
 
 def test_a_survey_counts_what_rounding_makes():

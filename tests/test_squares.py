@@ -216,6 +216,20 @@ def test_any_split_into_batches_gives_the_same_bytes(storage, valued, places):
     assert state_of(parts.model) == state_of(whole.model)
 
 
+@pytest.mark.parametrize("storage", [*CELLS, ("e3m6", "squares6")], ids=ids)
+def test_the_largest_rates_leave_no_trace_behind_their_row(storage):
+    """What the row before has left in the scratch is never infinite times nothing."""
+    rows = VALUED[:40]
+    spec = Spec(slots=SLOTS, weights=storage[0], rates=storage[1], alpha=1e6, beta=1e-30)
+    whole, split = Learner(spec), Learner(spec)
+    margins = whole.learn(to_batch(rows)).tolist()
+    assert np.isfinite(margins).all()
+    for r, row in enumerate(rows):
+        split = Learner(split.model)  # with fresh scratch
+        assert split.learn(to_batch([row])).tolist() == margins[r : r + 1]
+    assert state_of(split.model) == state_of(whole.model)
+
+
 @every_cell
 def test_saved_and_loaded_in_the_middle(storage, tmp_path):
     batch = to_batch(VALUED)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.data.batch import Batch
+from lessram.data.batch import Batch, joined, owned
 from lessram.data.hashing import hash_texts
 from lessram.data.reader import read_batches
 from lessram.errors import DataError
@@ -177,7 +177,7 @@ def _read_text(known: Known, path: Path, quick: bool) -> DataSet:
     kept = []
     rows = 0
     for batch, _ in reader:
-        kept.append(Batch._make(None if part is None else part.copy() for part in batch))
+        kept.append(owned(batch))
         rows += batch.rows
         if quick and rows >= QUICK_ROWS:
             break
@@ -186,25 +186,6 @@ def _read_text(known: Known, path: Path, quick: bool) -> DataSet:
     if quick:
         batch = batch.slice(0, min(QUICK_ROWS, batch.rows))
     return _parted(known.name, known.about, known.kind, known.metric, 1 << known.bits, batch)
-
-
-def joined(batches: Sequence[Batch]) -> Batch:
-    """Several batches as one.
-
-    >>> one = Batch(np.float32([1]), np.array([0, 2]), np.uint32([3, 4]))
-    >>> joined([one, one]).indptr.tolist(), joined([one, one]).slots.tolist()
-    ([0, 2, 4], [3, 4, 3, 4])
-    """
-    lengths = np.concatenate([np.diff(batch.indptr) for batch in batches])
-    values = None
-    if any(batch.values is not None for batch in batches):
-        values = np.concatenate([np.ones(b.features, np.float32) if b.values is None else b.values for b in batches])
-    return Batch(
-        np.concatenate([batch.labels for batch in batches]),
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        np.concatenate([batch.slots for batch in batches]),
-        values,
-    )
 
 
 # Flights: real, from the package index --------------------------------------------------------------------------------

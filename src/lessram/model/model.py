@@ -25,7 +25,6 @@ from lessram.tables.layout import (
 )
 
 TRAINED = "trained"
-_BLOCK = 256  # slots that are read together where single ones are asked for
 _OPENING = "opening."
 INTERCEPT, INTERCEPT_STATE, SQUARES, NONZEROS = range(4)
 """The scalars beside the table: the intercept, its rounds (or squared gradients), and for the scale of feature values
@@ -126,8 +125,7 @@ class Model:
 
     def weights_at(self, slots: NDArray[np.integer]) -> NDArray[np.float64]:
         """The weights of these slots, in any order, as `weights` gives them."""
-        few = picked(self.table, slots)
-        return weights_by_blocks(self, slots) if few is None else replace(self, table=few).weights()
+        return replace(self, table=picked(self.table, slots)).weights()
 
     def coefficients(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """The coefficients of slots start to stop, as they multiply raw feature values."""
@@ -161,13 +159,3 @@ class Model:
 
 def _nbytes(arrays: dict[str, NDArray[Any]]) -> int:
     return sum(array.nbytes for array in arrays.values())
-
-
-def weights_by_blocks(model: Model, slots: NDArray[np.integer]) -> NDArray[np.float64]:
-    """The weights of single slots of any table: blocks of neighbours are read whole where one of them is asked for."""
-    blocks, places = np.unique(np.asarray(slots, np.int64) // _BLOCK, return_inverse=True)
-    found = np.zeros((len(blocks), _BLOCK))
-    for row, start in zip(found, (blocks * _BLOCK).tolist(), strict=True):
-        weights = model.weights(start, start + _BLOCK)
-        row[: len(weights)] = weights
-    return found[places, np.asarray(slots, np.int64) % _BLOCK]

@@ -37,6 +37,9 @@ GAMMA_RADIUS = 4.0
 """R of weights gamma, unless another is given."""
 PROMOTED = "q2.13"
 """The grid of adaptive weights that have a cell of their own; those in a byte are multiples of its step too."""
+LEAST_BETA = 1e-30
+"""Below it alpha / beta may be infinite in single precision, and whatever stands behind a row in its last vector would
+not be nothing any more: infinite rates times no value."""
 LEAST_SQUARES_BASE = 1.01
 """Below it the accumulator's estimate of a logarithm may be more than one level low, and its sums biased."""
 
@@ -202,8 +205,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise SpecError(f"slots must be between 1 and {LARGEST_SLOTS}, got {self.slots}")
         if not 0 < self.alpha <= 1e6:
             raise SpecError(f"alpha must be above 0 and at most 1e6, got {self.alpha}")
-        if not 0 < self.beta <= 1e6:
-            raise SpecError(f"beta must be above 0 and at most 1e6, got {self.beta}")
+        if not LEAST_BETA <= self.beta <= 1e6:
+            raise SpecError(f"beta must be between {LEAST_BETA} and 1e6, got {self.beta}")
         if not 1 < self.base <= 16:
             raise SpecError(f"base must be above 1 and at most 16, got {self.base}")
         if self.rates == "squares8" and self.base < LEAST_SQUARES_BASE:

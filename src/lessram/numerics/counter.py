@@ -97,10 +97,10 @@ def level_of(estimates, least, count, bits):
     """The level for a known count: one of the two around it, unbiased over the 32 random `bits`.
 
     It is at or above `least`, and a few levels above at most, so that going up is faster than a search. Beyond the last
-    level it saturates.
+    level it saturates; levels that stand for no more than those below, as the highest of some bases do, are as good.
     """
     low = np.int64(least)
-    while low < estimates.size - 1 and estimates[low + 1] <= count:
+    while low < estimates.size - 1 and estimates[low] < estimates[low + 1] <= count:
         low += 1
     if low >= estimates.size - 1:
         return np.int64(estimates.size - 1)

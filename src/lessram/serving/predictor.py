@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.data.batch import Batch
-from lessram.data.checks import checked
+from lessram.data.checks import checked, sound
 from lessram.data.formats import Form, Reading, Stream
 from lessram.data.predicting import batches_to_predict, margins_of, read_to_predict
 from lessram.data.reader import BatchReader
@@ -80,11 +80,11 @@ class Predictor:
         """The margin of each row: of a batch, or of whatever can be read as the model was trained to read its data.
 
         That is a path or several, a data frame or another table in memory, a matrix, a list of dicts. `trusted` batches
-        come from a reader of this package.
+        come from a reader of this package: only what could break memory is looked at again.
         """
         if not isinstance(rows, Batch):
             return margins_of(partial(self.predict, trusted=True), self.batches(rows))
-        batch = rows if trusted else checked(rows, self.slots, real_labels=True)
+        batch = sound(rows, self.slots).batch if trusted else checked(rows, self.slots, real_labels=True)
         margins = np.empty(batch.rows)
         predict_rows(self.served.store.coded, self._hot, batch, Scratch.new(), self._factors, margins)
         return margins

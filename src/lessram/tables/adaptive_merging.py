@@ -93,7 +93,7 @@ def merge_codes(book, lists, rule, block, codes, first, count):
         merge_state(rule, block, j, word)
         total, voters = total_of(rule, block, j)
         level, value = np.int64(block[RESULT, j].level), np.float64(total) / np.float64(voters)
-        if codes[j] < PROMOTED and level < lists.low.shape[0] and is_inside(lists, level, value):
+        if codes[j] < PROMOTED and is_inside(lists, level, value):
             codes[j] = mean_code(book, code_below(lists, level, value), total, voters, bits)
         else:
             codes[j] = PROMOTED

@@ -159,6 +159,23 @@ def read_weights(table, first, out):
         out[k] = table.cells[cell_to_read(table, place_of(np.uint64(first) + k))].weight
 
 
+def cells_at(table: Adaptive, slots: NDArray[np.integer]) -> NDArray[np.void]:
+    """Weight and level of these slots, in any order, as cells. An IndexError where there is no such slot."""
+    wanted, out = slots.astype(np.uint64), np.empty(len(slots), CELL)
+    if wanted.max(initial=0) >= table.pool[SLOTS]:
+        raise IndexError(f"slot {wanted.max()} is out of bounds for a table of {table.pool[SLOTS]} slots")
+    gather(table, wanted, out)
+    return out
+
+
+@kernel
+def gather(table, slots, out):
+    for k in range(np.uint64(out.shape[0])):
+        cell = cell_to_read(table, place_of(slots[k]))
+        out[k].weight = table.cells[cell].weight
+        out[k].level = table.cells[cell].level
+
+
 def put_weights(table: Adaptive, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:
     """Set weights, given in units of the grid: each gets a cell, where any value fits; counters stay as they are."""
     assign(table, slots.astype(np.uint64), weights.astype(np.int16))

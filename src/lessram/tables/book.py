@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined
 from lessram.numerics.codebook import FIRST_COUNTS, UNITS, Book, book_of
+from lessram.numerics.counter import LEVELS
 
 PACKAGED = {name: Path(__file__).with_name(f"codebook_{name}.json") for name in ("standard", "shipped")}
 """`standard`, and the one before it, whose models must come out the same for ever."""
@@ -54,7 +55,7 @@ def _width(points: NDArray[np.integer]) -> int:
 
 
 class Index(NamedTuple):
-    """For each level: the ends of its list, and for each of up to 256 equal parts in between the code below it."""
+    """For each level of a counter the ends of its list; for each of up to 255 equal parts in between the code below."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
@@ -64,23 +65,24 @@ class Index(NamedTuple):
 
 
 def index_of(book: NDArray[np.void]) -> Index:
-    """The index of a book as cells. The level behind the last, and levels of one value, hold nothing.
+    """The index of a book as cells. Levels that are not in the book, and levels of one value, hold nothing.
 
-    A ValueError if there is none: values of a level rise, on at most `PARTS` equal parts.
+    A ValueError if there is none: values of a level rise, on fewer than `PARTS` equal parts.
     """
-    levels = len(FIRST_COUNTS) + 1
-    index = Index(np.full(levels, np.inf), np.full(levels, -np.inf), np.zeros(levels), np.zeros(levels * PARTS, "u1"))
-    for level in range(1, levels - 1):
+    listed = len(FIRST_COUNTS)
+    index = Index(np.full(LEVELS, np.inf), np.full(LEVELS, -np.inf), np.zeros(listed), np.zeros(listed * PARTS, "u1"))
+    for level in range(1, listed):
         codes = np.flatnonzero(book["level"] == level)
         points = book["weight"][codes].astype(np.int64)
         if len(points) < 2:
             continue
         width = math.gcd(*np.diff(points).tolist())
-        if np.diff(points).min() <= 0 or points[-1] - points[0] > PARTS * width:
+        if np.diff(points).min() <= 0 or points[-1] - points[0] >= PARTS * width:
             raise ValueError(f"the values of level {level} are not those of a codebook")
         index.low[level], index.high[level], index.parts[level] = points[0], points[-1], 1.0 / width
-        starts = points[0] + width * np.arange((points[-1] - points[0]) // width + 1)  # the end is met by rounding up
-        below = codes[np.minimum(np.searchsorted(points, starts, side="right"), len(points) - 1) - 1]
+        starts = points[0] + width * np.arange((points[-1] - points[0]) // width + 1)
+        place = np.searchsorted(points, starts, side="right") - 1
+        below = codes[np.minimum(place, len(points) - 2)]  # a value next to the end may round up to the part behind it
         index.below[level * PARTS : level * PARTS + len(below)] = below
     return index
 

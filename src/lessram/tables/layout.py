@@ -167,9 +167,11 @@ def shrunken_weights(
     return shrink(averages, shrinkage.thresholds[cells["level"]], shrinkage.factors[cells["level"]])
 
 
-def picked(table: Table, slots: NDArray[np.integer]) -> Table | None:
-    """A small table of copies of these slots alone, in this order; None where a table is more than a cell a slot."""
-    return table._replace(cells=table.cells[slots]) if table._fields == ("cells",) else None
+def picked(table: Table, slots: NDArray[np.integer]) -> Table:
+    """A small table of copies of these slots alone, in this order."""
+    if isinstance(table, Adaptive):
+        return Flat(adaptive_store.cells_at(table, slots))
+    return table._replace(cells=table.cells[slots])
 
 
 def put_weights(table: Table, slots: NDArray[np.integer], weights: NDArray[Any]) -> None:
