@@ -253,14 +253,14 @@ def test_guesses_follow_the_first_rows():
 def test_what_only_python_takes_for_a_number_is_a_category():
     """A column of such cells would have no good row if it were numeric."""
     cells = ["\t12", "１２", "\u00a05", "1_000", "inf"]
-    kinds = [guess_schema(chunk_of(f"click,x\n1,{cell}\n0,3\n".encode()), label="click").of("x") for cell in cells]
+    kinds = [guess_schema([chunk_of(f"click,x\n1,{cell}\n0,3\n".encode())], label="click").of("x") for cell in cells]
     assert kinds == ["categorical"] * len(cells)
-    assert guess_schema(chunk_of(b"click,x\n1, +1.5e-3 \n0,.5E2\n"), label="click").of("x") == "numeric"
+    assert guess_schema([chunk_of(b"click,x\n1, +1.5e-3 \n0,.5E2\n")], label="click").of("x") == "numeric"
 
 
 @pytest.mark.parametrize("empty", [b"\n", b"\r\n\n"])
 def test_empty_lines_before_the_header_are_no_rows(empty):
-    schema = guess_schema(chunk_of(empty + TABLE), label="click")
+    schema = guess_schema([chunk_of(empty + TABLE)], label="click")
     parts = [CsvParser(schema, SLOTS).parse(chunk_of(before + TABLE)) for before in (b"", empty)]
     assert (parts[1].bad, rows_of(parts[1].batch)) == (0, rows_of(parts[0].batch))
 
