@@ -117,6 +117,10 @@ def train(
     text: Annotated[
         list[str] | None, typer.Option(metavar="NAMES", help="Tables: columns of text, split into words.")
     ] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORDS", help="CSV and TSV: words that stand for an empty cell, such as NA,null."),
+    ] = None,
     scale_columns: Annotated[
         bool,
         typer.Option(
@@ -230,6 +234,7 @@ def train(
         interactions=_names(interactions),
         tokens=Tokens(pairs=text_pairs, characters=_span(text_characters)),
         scale_columns=scale_columns,
+        missing=_names(missing),
     )
     model = _start(initial, {name: value for name, value in chosen.items() if value is not None}, preset)
     if initial is not None:
@@ -256,6 +261,8 @@ def train(
         cache=None if cache is None else str(cache.absolute()),
         shuffle=shuffle,
     )
+    for note in stream.notes:
+        typer.echo(note, err=True)
     training = Training(
         model, plan, stream=stream, auto_alpha=auto_alpha, auto_range=auto_range, frozen=alpha == "frozen"
     )

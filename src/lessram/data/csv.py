@@ -4,6 +4,7 @@
     cell    as it stands, blanks included; or between quotes, where delimiters, newlines and doubled quotes
             are text. A quote inside a cell that does not begin with one is a letter
     number  a decimal number that is finite in float32; blanks around it are fine
+    missing a cell that is one of the schema's missing words, such as NA, is an empty cell
     header  the first row of every file, the same in all of them
 
 What cells become is said in `schema.py`. A row with too few or too many cells, a cell that is no number in
@@ -16,7 +17,8 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -28,8 +30,9 @@ from lessram.data.column_scale import ROWS as SAMPLE
 from lessram.data.column_scale import with_scales
 from lessram.data.csv_kernel import Dialect, parse_rows, row_end
 from lessram.data.lines import LineParser, line_behind, rest_of_line, show
+from lessram.data.missing_words import missing_words
 from lessram.data.rows import LONG_NUMBER, TOO_LARGE, Progress, Room
-from lessram.data.schema import Schema, make_layout, make_schema
+from lessram.data.schema import Kind, Schema, make_layout, make_schema
 from lessram.data.source import Chunk
 from lessram.data.tokens import MARGIN
 from lessram.errors import DataError, SpecError
@@ -56,6 +59,9 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 _NUMERALS = frozenset("0123456789+-.eE ")
 """All that numbers are made of."""
+
+_NEARLY, _ENOUGH = 10, 10
+"""Cells of which one may be no number where nearly all are; numbers that this takes at least."""
 
 TSV = CsvOptions(delimiter="\t", quote="")
 
@@ -110,34 +116,73 @@ def column_names(chunk: Chunk, options: CsvOptions) -> list[str]:
     return rows[0]
 
 
-def guess_schema(
-    chunks: Iterable[Chunk], options: CsvOptions | None = None, *, scaled: bool = False, **choices: Any
-) -> Schema:
-    """A schema for the table that begins with these chunks. `choices` are those of `make_schema`.
+class Sample:
+    """The first rows of the table that begins with these chunks, column by column.
 
-    A column that is not said to be anything is numeric if all of its first cells are numbers, and categorical if not.
-    `scaled`: with scales of numeric columns. No more chunks are taken than it takes to have enough rows.
+    No more chunks are taken than it takes to have enough rows. `missing`: words that are read as empty cells.
     """
-    options = options or CsvOptions()
-    chunks = iter(chunks)
-    first = next(chunks)
-    names = column_names(first, options)
-    sample: list[list[str]] = []
-    for chunk in itertools.chain([first], chunks):
-        sample += _rows_behind_header(chunk, options, SAMPLE - len(sample))
-        if len(sample) == SAMPLE:
-            break
-    cells = [list(filter(None, column)) for _, *column in itertools.zip_longest(names, *sample)]
 
-    @functools.cache
-    def numbers(i: int) -> list[float] | None:
-        return _numbers(cells[i])
+    def __init__(
+        self, chunks: Iterable[Chunk], options: CsvOptions | None = None, *, missing: Collection[str] = ()
+    ) -> None:
+        options = options or CsvOptions()
+        chunks = iter(chunks)
+        first = next(chunks)
+        self.names = column_names(first, options)
+        rows: list[list[str]] = []
+        for chunk in itertools.chain([first], chunks):
+            rows += _rows_behind_header(chunk, options, SAMPLE - len(rows))
+            if len(rows) == SAMPLE:
+                break
+        self._cells = [list(filter(None, column)) for _, *column in itertools.zip_longest(self.names, *rows)]
+        if missing:
+            self._cells = [[cell for cell in cells if cell.strip(" ") not in missing] for cells in self._cells]
+        self._missing = missing
+        self._numbers = functools.cache(lambda i: _numbers(self._cells[i]))
 
-    schema = make_schema(names, lambda i: "numeric" if numbers(i) else "categorical", **choices)
-    if not scaled:
-        return schema
-    numeric = [i for i, kind in enumerate(schema.kinds) if kind == "numeric"]
-    return with_scales(schema, {names[i]: numbers(i) or numbers_among(cells[i]) for i in numeric})
+    def schema(self, *, scaled: bool = False, **choices: Any) -> Schema:
+        """A schema for the table. `choices` are those of `make_schema`. `scaled`: with scales of numeric columns.
+
+        A column that is not said to be anything is numeric if all of its cells are numbers, and categorical if not.
+        """
+        schema = make_schema(self.names, self._guess, missing=self._missing, **choices)
+        if not scaled:
+            return schema
+        numeric = [i for i, kind in enumerate(schema.kinds) if kind == "numeric"]
+        found = {self.names[i]: self._numbers(i) or numbers_among(self._cells[i]) for i in numeric}
+        return with_scales(schema, found)
+
+    def _guess(self, column: int) -> Kind:
+        return "numeric" if self._numbers(column) else "categorical"
+
+    def nearly_numeric(self, schema: Schema) -> dict[str, list[str]]:
+        """Categorical columns nearly all of whose cells are numbers, and the cells of each that are not."""
+        kinds = zip(schema.columns, schema.kinds, self._cells, strict=True)
+        found = {name: _exceptions(cells) for name, kind, cells in kinds if kind == "categorical"}
+        return {name: words for name, words in found.items() if words}
+
+
+def guess_schema(
+    chunks: Iterable[Chunk],
+    options: CsvOptions | None = None,
+    *,
+    scaled: bool = False,
+    missing: Collection[str] = (),
+    **choices: Any,
+) -> Schema:
+    """A schema for the table that begins with these chunks, by its first rows."""
+    return Sample(chunks, options, missing=missing).schema(scaled=scaled, **choices)
+
+
+def _exceptions(cells: list[str]) -> list[str]:
+    """The cells that are no numbers, each once, where they are few beside numbers; the most frequent ones first."""
+    most, others = len(cells) // _NEARLY, Counter[str]()
+    for cell in cells:
+        if _numbers([cell]) is None:
+            others[cell.strip(" ")] += 1
+            if others.total() > most:
+                return []
+    return [word for word, _ in others.most_common()] if len(cells) - others.total() >= _ENOUGH else []
 
 
 def _numbers(cells: list[str]) -> list[float] | None:
@@ -173,6 +218,7 @@ class CsvParser(LineParser):
     ) -> None:
         self._schema, self._options = schema, options or CsvOptions()
         self._dialect = self._options.dialect
+        self._missing = missing_words(schema.missing or ())
         self._layout, terms, groups = make_layout(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
         self._scratch = (np.empty(0, np.uint8), np.empty(0, np.uint8))
         super().__init__(Room(self._layout.hashes.dtype, terms, groups))
@@ -190,6 +236,7 @@ class CsvParser(LineParser):
                 room.marks,
                 self._dialect,
                 self._layout,
+                self._missing,
                 room.products,
                 room.rows,
                 room.names,

@@ -8,6 +8,7 @@ import numpy as np
 
 from lessram.data.hashing import hash_name
 from lessram.data.interactions import set_group
+from lessram.data.missing_words import is_missing
 from lessram.data.rows import DONE, FULL, LONG_NUMBER, Progress, complete, end_row
 from lessram.data.scanning import marking, mask_equal, mask_of, next_mark
 from lessram.data.schema import CATEGORICAL, LABEL, NUMERIC, TEXT, scaled_number
@@ -17,13 +18,13 @@ from lessram.data.text import (
     NEWLINE,
     POINT,
     RETURN,
-    SPACE,
     UNDECIDED,
     any_number,
     digit_run,
     first_digits,
     is_line_end,
     load_digits,
+    without_blanks,
 )
 from lessram.data.tokens import tokenise
 from lessram.jit import inlined, kernel
@@ -170,10 +171,7 @@ def _unquote(text, p, stop, quote, unquoted):
 @inlined
 def cell_number(text, p, stop):
     """The number that fills `text[p:stop]`, and what became of it; blanks around it are left out."""
-    while p < stop and text[p] == SPACE:
-        p += _ONE
-    while p < stop and text[stop - _ONE] == SPACE:
-        stop -= _ONE
+    p, stop = without_blanks(text, p, stop)
     length = stop - p
     word = load_digits(text, p)
     whole = digit_run(word)
@@ -197,11 +195,13 @@ def is_label(value, layout):
 
 
 @kernel
-def _cell(text, p, stop, layout, column, products, rows, room_for_tokens, k, head):
+def _cell(text, p, stop, layout, missing, column, products, rows, room_for_tokens, k, head):
     """One cell that is not empty. Returns what is wrong, the new `k`, and label and weight."""
     label, weight = head
     kind = layout.kinds[column]
     before = k
+    if is_missing(text, p, stop, kind, missing):
+        return DONE, k, head
     if k >= np.uint64(rows.slots.size):
         return FULL, k, head
     if kind == np.uint8(CATEGORICAL):
@@ -236,7 +236,7 @@ def _cell(text, p, stop, layout, column, products, rows, room_for_tokens, k, hea
 
 
 @inlined
-def _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, k):
+def _row(text, p, stop, marks, dialect, layout, missing, products, rows, names, scratch, k):
     """The cells of a row. Returns what is wrong, where it stopped, in which column, the new `k`, label and weight."""
     head = (np.float32(np.nan), np.float32(1))
     columns = np.uint64(layout.kinds.size)
@@ -251,9 +251,11 @@ def _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, 
             trouble = DONE
             if used and doubled:
                 length = _unquote(text, p, end, dialect.quote, scratch[0])
-                trouble, k, head = _cell(scratch[0], _ZERO, length, layout, column, products, rows, scratch[1], k, head)
+                trouble, k, head = _cell(
+                    scratch[0], _ZERO, length, layout, missing, column, products, rows, scratch[1], k, head
+                )
             elif used and end > p:
-                trouble, k, head = _cell(text, p, end, layout, column, products, rows, scratch[1], k, head)
+                trouble, k, head = _cell(text, p, end, layout, missing, column, products, rows, scratch[1], k, head)
             if trouble != DONE:
                 return trouble, p, column, k, head
             end += _ONE
@@ -265,7 +267,12 @@ def _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, 
             end = last = next_mark(marks, p)
             if text[end] == NEWLINE and end > p and text[end - _ONE] == RETURN:
                 last -= _ONE
-            if last > p and layout.kinds[column] == np.uint8(CATEGORICAL) and k < np.uint64(rows.slots.size):
+            if (
+                last > p
+                and layout.kinds[column] == np.uint8(CATEGORICAL)
+                and k < np.uint64(rows.slots.size)
+                and not is_missing(text, p, last, np.uint8(CATEGORICAL), missing)
+            ):
                 if last - p <= np.uint64(LONGEST):
                     put_name(names, text, p, last - p, layout.hashes[column], rows.slots, k)
                 else:
@@ -274,7 +281,7 @@ def _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, 
                 set_group(products, k, layout.groups[column])
                 k += _ONE
             elif used and last > p:
-                trouble, k, head = _cell(text, p, last, layout, column, products, rows, scratch[1], k, head)
+                trouble, k, head = _cell(text, p, last, layout, missing, column, products, rows, scratch[1], k, head)
                 if trouble != DONE:
                     return trouble, start, column, k, head
         if text[end] == NEWLINE:
@@ -284,11 +291,11 @@ def _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, 
 
 
 @kernel
-def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratch, progress):
+def parse_rows(text, size, marks, dialect, layout, missing, products, rows, names, scratch, progress):
     """Parse whole rows up to `size`, behind which stands a newline, until all are done or one is not good.
 
     Nothing of the row at which it stops is kept. Behind it, the marks are those that were made at the beginning.
-    `scratch`: two rooms as large as the text.
+    `missing`: `MissingWords` or None. `scratch`: two rooms as large as the text.
     """
     p, stop = np.uint64(progress.position), np.uint64(size)
     row, k = np.uint64(progress.rows), np.uint64(progress.features)
@@ -302,7 +309,9 @@ def parse_rows(text, size, marks, dialect, layout, products, rows, names, scratc
             continue
         trouble, head = FULL, (np.float32(np.nan), np.float32(1))
         if row < np.uint64(rows.labels.size):
-            trouble, p, column, k, head = _row(text, p, stop, marks, dialect, layout, products, rows, names, scratch, k)
+            trouble, p, column, k, head = _row(
+                text, p, stop, marks, dialect, layout, missing, products, rows, names, scratch, k
+            )
             hash_waiting(names, rows.slots)
         if trouble == DONE:
             trouble, k, needed, others = complete(products, rows, first, k)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from lessram.errors import DataError, SpecError
 FORMATS = ("auto", "svmlight", "vw", "csv", "tsv", "jsonl", "parquet")
 TABLES = ("csv", "tsv", "jsonl", "parquet")
 _SHOWN_COLUMNS = 20
+_SHOWN_WORDS = 5
 _LOOK_AHEAD = 16 << 20
 """Bytes of text that the meaning of columns is looked for in, at most, however long rows are."""
 
@@ -92,6 +94,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens = Tokens()
     scale_columns: bool = True
     """Whether numeric columns are centred and brought to one size (`column_scale.py`)."""
+    missing: tuple[str, ...] = ()
+    """Words in CSV and TSV that stand for an empty cell."""
 
 
 class _Peeked:
@@ -127,6 +131,8 @@ class Stream:
             raise SpecError(f"format must be one of {', '.join(FORMATS)}, got {form.name!r}")
         self.paths = expand(sources)
         self._start = start or Place()
+        self.notes: list[str] = []
+        """What a user should know about what was decided."""
         lines = _Peeked(ChunkReader(self.paths, self._start))
         if form.name == "auto":
             form = msgspec.structs.replace(form, name=_detect(self.paths[0], lines))
@@ -151,15 +157,14 @@ class Stream:
     def _check(self, choices: Choices, in_python: bool) -> None:
         tables = ("label", "weight", "columns", "categorical", "numeric", "text")
         named = ("ignore", "keep", "interactions")
+        delimited = self.form.name in ("csv", "tsv")
         refused = {"svmlight": (*tables, *named), "vw": tables}.get(self.form.name, ("keep",))
-        for name in refused:
+        for name in refused if delimited else (*refused, "missing"):
             if getattr(choices, name):
                 said = f"{name}=" if in_python else f"--{name}"
                 raise SpecError(f"{said} does not go with {self._kind} data")
         if self.form.name in TABLES and choices.label is None:
-            names = [show(name.encode()) for name in self._guess(choices).columns]
-            more = ", ..." if len(names) > _SHOWN_COLUMNS else ""
-            columns = f"{', '.join(names[:_SHOWN_COLUMNS])}{more}"
+            columns = _shown(self._guess(choices).columns, _SHOWN_COLUMNS)
             needed = 'label="COLUMN"' if in_python else "--label COLUMN"
             raise SpecError(f"{self._kind} data need {needed}; the columns are {columns}")
         if choices.tokens != Tokens() and not choices.text:
@@ -185,9 +190,18 @@ class Stream:
                 return self._table().guess_schema(**said)  # type: ignore[no-any-return]
             if self.form.name == "jsonl":
                 return jsonl.guess_schema(self._first_chunks(), **said)
-            return csv.guess_schema(self._first_chunks(), self.form.csv, **said)
+            sample = csv.Sample(self._first_chunks(), self.form.csv, missing=choices.missing)
+            schema = sample.schema(**said)
+            self._note(sample.nearly_numeric(schema), choices)
+            return schema
         except SpecError as error:  # what was said does not go with the columns of the first file
             raise SpecError(f"{self.paths[0]}: {error}") from None
+
+    def _note(self, nearly_numeric: dict[str, list[str]], choices: Choices) -> None:
+        """Tell which columns nobody has called categorical are so by a few words only."""
+        found = {name: words for name, words in nearly_numeric.items() if name not in choices.categorical}
+        if found:
+            self.notes = [_advice(found, choices.missing)]
 
     def _first_chunk(self) -> Chunk:
         return next(self._first_chunks())
@@ -249,6 +263,32 @@ class Stream:
         return lambda: csv.CsvParser(schema, slots, self.form.csv, **options)
 
 
+def _advice(columns: dict[str, list[str]], missing: Sequence[str]) -> str:
+    """What to say about columns that some words keep from being numeric."""
+    words = list(dict.fromkeys(word for found in columns.values() for word in found))
+    names = list(columns)
+    ways = []
+    if len(words) <= _SHOWN_WORDS and all(map(_sayable, words)):
+        ways += [f"--missing {shlex.quote(','.join([*missing, *words]))} reads these as empty cells"]
+    if len(names) <= _SHOWN_COLUMNS and all(map(_sayable, names)):
+        ways += [f"--categorical {shlex.quote(','.join(names))} says that categories are meant"]
+    else:
+        ways += ["--categorical says that categories are meant"]
+    begin = f"columns {_shown(names, _SHOWN_COLUMNS)}" if len(names) > 1 else f"column {_shown(names, 1)}"
+    others = _shown(words, _SHOWN_WORDS)
+    return f"{begin} became categories, since a few of the first cells are no numbers ({others}): {', '.join(ways)}"
+
+
+def _sayable(name: str) -> bool:
+    """Whether a name can be one of those that an option takes, and be copied from a terminal."""
+    return bool(name) and name.isprintable() and "," not in name
+
+
+def _shown(names: Sequence[str], most: int) -> str:
+    more = ", ..." if len(names) > most else ""
+    return ", ".join(show(name.encode("utf-8", "surrogateescape")) for name in names[:most]) + more
+
+
 def _arranged(schema: Schema, columns: Sequence[str], place: str, options: dict[str, Any]) -> Schema:
     if schema.label not in columns and not options["keep_unlabelled"]:
         raise SpecError(f"{place}: the table must have the label, {schema.label!r} is missing")
@@ -262,6 +302,7 @@ class TableStream(Stream):
         from lessram.data.tabular import open_table
 
         self.paths, self.form, self._kind, self._start = ["table"], Form(name="parquet"), "table", start or Place()
+        self.notes = []
         self._source = open_table(data, columns=columns)
 
     def _table(self) -> Any:

@@ -9,7 +9,8 @@
     ignored      nothing
 
 An empty cell gives no feature, whatever its column is. Features stand in the order of the columns, then come
-the interactions. CSV, Arrow and JSON agree on all of this: the same table gives the same rows.
+the interactions. CSV, Arrow and JSON agree on all of this: the same table gives the same rows. Only delimited text,
+which has no null, may have words for empty cells.
 
 A schema is part of a model, and is checked against the columns of whatever the model is to predict.
 """
@@ -96,6 +97,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     """What the names of columns are hashed under."""
     scales: tuple[ColumnScale, ...] | msgspec.UnsetType = msgspec.UNSET
     """Of numeric columns; the others are taken as they stand."""
+    missing: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Words that a cell of delimited text is if it has no value, where that is not the empty cell alone."""
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.kinds):
@@ -108,6 +111,9 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
                 raise SpecError(f"at most one column can be the {kind}, got {self.kinds.count(kind)}")
         if not 0 <= self.seed < 2**32:
             raise SpecError(f"seed must be from 0 to 2^32 - 1, got {self.seed}")
+        for word in self.missing or ():
+            if not word or word != word.strip(" ") or not _is_text(word):
+                raise SpecError(f"missing must be words of UTF-8 without blanks around them, got {word!r}")
         for name in {name for terms in self.interactions for name in terms}:
             if name not in self.columns or self.of(name) not in ("categorical", "numeric", "text"):
                 raise SpecError(f"interactions must be of categorical, numeric or text columns, got {name!r}")
@@ -167,6 +173,14 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         known = dict(zip(self.columns, self.kinds, strict=True))
         kinds: tuple[Kind, ...] = tuple(known.get(name, "ignored") for name in columns)
         return msgspec.structs.replace(self, columns=tuple(columns), kinds=kinds)
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes of another encoding, as the operating system hands them over
+        return False
+    return True
 
 
 @inlined
@@ -243,6 +257,7 @@ def make_schema(
     tokens: Tokens | None = None,
     interactions: Iterable[Iterable[str]] = (),
     seed: int = 0,
+    missing: Iterable[str] = (),
 ) -> Schema:
     """A schema from what a user says about some columns; `guess(i)` decides the rest.
 
@@ -279,4 +294,5 @@ def make_schema(
         tokens=tokens or Tokens(),
         interactions=tuple(tuple(terms) for terms in interactions),
         seed=seed,
+        missing=tuple(sorted(set(missing))) or msgspec.UNSET,
     )

@@ -78,6 +78,16 @@ def is_blank(c):
 
 
 @inlined
+def without_blanks(text, start, stop):
+    """Where the word begins and ends that has nothing but blanks around it in `text[start:stop]`."""
+    while start < stop and text[start] == SPACE:
+        start += np.uint64(1)
+    while start < stop and text[stop - np.uint64(1)] == SPACE:
+        stop -= np.uint64(1)
+    return start, stop
+
+
+@inlined
 def is_line_end(text, p):
     """Whether a line ends here, as on Unix or as on Windows."""
     return text[p] == NEWLINE or (text[p] == RETURN and text[p + np.uint64(1)] == NEWLINE)

@@ -313,6 +313,8 @@ def _difference(before: Reading, now: Reading, place: str) -> str:
             return f"{place}: {MISSING_COLUMN.format(name)}"
         if was.of(name) != found.of(name):
             return f"column {name!r} is {found.of(name)} here and was {was.of(name)}: leave it to the model (-i)"
+    if was.missing != found.missing:
+        return "the model was trained with other missing words: leave them to the model (-i)"
     return "columns, tokens or interactions differ from those that the model was trained with: leave them to the model"
 
 
