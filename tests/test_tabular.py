@@ -19,8 +19,9 @@ from pyarrow import csv as arrow_csv
 from pyarrow import feather, parquet
 from texts import rows_of
 
-from lessram.data import arrow, table_files
+from lessram.data import arrow, cells, table_files
 from lessram.data.arrow import ArrowParser, guess_schema
+from lessram.data.cells import CellBlock
 from lessram.data.column_scale import column_scale
 from lessram.data.csv import CsvParser
 from lessram.data.hashing import hash_names
@@ -246,8 +247,8 @@ def test_nan_is_an_empty_cell_but_no_label():
 )
 def test_strings_that_are_no_numbers_make_bad_rows_whatever_stands_beside_them(kind):
     schema = Schema(columns=("click", "price"), kinds=("label", "numeric"))
-    for cells, bad in ((["1.5", "nan", "2"], 1), (["1.5", "nan", "x"], 2), ([None, "", "2"], 0)):
-        table = pa.table({"click": [1, 0, 1], "price": pa.array(cells, kind)})
+    for prices, bad in ((["1.5", "nan", "2"], 1), (["1.5", "nan", "x"], 2), ([None, "", "2"], 0)):
+        table = pa.table({"click": [1, 0, 1], "price": pa.array(prices, kind)})
         part = next(iter(table_parts(open_table(table), schema, SLOTS, tolerate=lambda: 9)))
         assert (part.bad, part.batch.rows) == (bad, 3 - bad)
 
@@ -376,6 +377,26 @@ def test_columns_that_are_decoded_side_by_side_are_those_of_one_table(tmp_path, 
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2_700)
     schema = guess_schema(table.schema, label="click")
     assert read(tmp_path / "a.parquet", schema, threads=threads) == read(table, schema)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_of_many_columns_fewer_rows_are_taken_at_once(tmp_path, monkeypatch, threads):
+    """However many columns there are, memory stays the same; and so do the rows."""
+    table = large()
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2_700)
+    schema = guess_schema(table.schema, label="click", interactions=[("site", "price")])
+    expected = read(table, schema)
+    monkeypatch.setattr(cells, "MOST_CELLS", 301)
+    monkeypatch.setattr(table_files, "CELLS", 2_000)
+    assert (cells.rows_of_a_block(3), table_files.rows_of_a_batch(3)) == (100, 666)
+    taken = table_files.TableFile(str(tmp_path / "a.parquet")).batches(list(schema.columns), threads)
+    assert max(batch.num_rows for batch in taken) == 666
+    assert CellBlock(schema, SLOTS, labels="binary", keep_unlabelled=False).cells.values.size < 1_000
+    parts = [rows_of(part.batch) for part in table_parts(open_table([tmp_path / "a.parquet"]), schema, SLOTS)]
+    assert max(map(len, parts)) == 100
+    assert [row for part in parts for row in part] == expected
+    assert read(tmp_path / "a.parquet", schema, threads=threads) == expected
+    assert read(table.to_pandas(), schema) == expected
 
 
 def test_only_small_dictionaries_of_a_file_stay_dictionaries(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lessram.data.cells import BLOCK, CellBlock, number_of, numbers_among
+from lessram.data.cells import CellBlock, number_of, numbers_among
 from lessram.data.hashing import hash_names
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Kind, Schema, make_schema
@@ -172,8 +172,8 @@ class ArrowParser:
         """
         first = first or Place()
         done = start.offset - first.offset if start else 0
-        base = done - done % BLOCK
-        part = batch.slice(base, BLOCK)
+        base = done - done % self._block.most_rows
+        part = batch.slice(base, self._block.most_rows)
         if self._loaded[0] is not batch or self._loaded[1] != base:
             self._load(part, name)
             self._loaded = (batch, base)

@@ -1,8 +1,8 @@
 """Columns of cells to rows of features: what Arrow, DataFrames and JSON have in common.
 
 Columns are turned into cells one by one, whole columns at a time, in NumPy and in few kernels; then one kernel walks
-over the rows and writes features in the order of the columns. A block has at most `BLOCK` rows, so that
-all of its cells stay in the cache between the two.
+over the rows and writes features in the order of the columns. A block has few enough rows for all of its cells to stay
+in the cache between the two. Of thousands of columns it has fewer still: memory must not grow with their number.
 """
 
 from __future__ import annotations
@@ -24,16 +24,24 @@ from lessram.data.source import Place
 from lessram.data.tokens import MARGIN, tokenise
 from lessram.jit import inlined, kernel
 
-BLOCK = 16384
-"""Rows that are made of columns at once."""
-
-_STRIDE = BLOCK + 80
+MOST_ROWS, MOST_CELLS = 1 << 14, 1 << 22
+"""Of a block."""
+_BETWEEN = 80
 """Cells between one column and the next: a power of two would put all cells of a row into one place of the cache."""
 
 BROKEN = 99
 """What is wrong with a row that was bad before the kernel saw it."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+
+
+def rows_of_a_block(columns: int) -> int:
+    """Rows that are made of so many columns at once.
+
+    >>> rows_of_a_block(40), rows_of_a_block(4000)
+    (16384, 1048)
+    """
+    return max(min(MOST_ROWS, MOST_CELLS // max(columns, 1)), 1)
 
 
 class Cells(NamedTuple):
@@ -201,13 +209,15 @@ class CellBlock:
         self.layout, terms, groups = make_layout(schema, slots, labels=labels, keep_unlabelled=keep_unlabelled)
         self._room = Room(self.layout.hashes.dtype, terms, groups)
         columns, texts = len(schema.columns), "text" in schema.kinds
+        self.most_rows = rows_of_a_block(columns)
+        stride = self.most_rows + _BETWEEN
         self.cells = Cells(
-            np.zeros(_STRIDE, np.bool_),
-            np.zeros((columns, _STRIDE), np.bool_),
-            np.empty((columns, _STRIDE), self.layout.hashes.dtype),
-            np.empty((columns, _STRIDE), np.float32),
-            np.zeros((columns, _STRIDE if texts else 0), np.int64),
-            np.empty(BLOCK if texts else 0, self.layout.hashes.dtype),
+            np.zeros(stride, np.bool_),
+            np.zeros((columns, stride), np.bool_),
+            np.empty((columns, stride), self.layout.hashes.dtype),
+            np.empty((columns, stride), np.float32),
+            np.zeros((columns, stride if texts else 0), np.int64),
+            np.empty(self.most_rows if texts else 0, self.layout.hashes.dtype),
         )
         self._scratch = np.empty(1 << 12, np.uint8)
         self._tokens = 0  # tokens in use
@@ -276,7 +286,7 @@ class CellBlock:
 
     def finish(self, count: int, start: int, tolerate: int, name: str, place_of: Callable[[int], Place]) -> ParsedPart:
         """Make rows of the block from row `start` on, as far as one batch goes. `place_of(i)`: where row i stands."""
-        self._room.fit(BLOCK, 4 * BLOCK)
+        self._room.fit(self.most_rows, 4 * self.most_rows)
         progress, bad, reports = Progress(position=start), 0, list[BadLine]()
         while bad <= tolerate:
             room = self._room

@@ -17,12 +17,12 @@ from lessram.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS = 1 << 16
-"""Rows of a Parquet file that are decoded at once."""
+ROWS, CELLS = 1 << 16, 1 << 23
+"""Of a Parquet file that are decoded at once, at most."""
 DICTIONARY = 1 << 19
-"""Bytes of a dictionary in the file up to which it stays one. Arrow builds every dictionary anew for every batch, in
-200 bytes an entry, and writers end dictionaries at 1 MiB and go on with plain strings, which it would have to look up:
-to hash the strings of all rows is as fast or much faster then, and takes much less memory."""
+"""Bytes of a dictionary in the file up to which it stays one, in batches of so many rows. Arrow builds every dictionary
+anew for every batch, in 200 bytes an entry, and writers end dictionaries at 1 MiB and go on with plain strings, which
+it would have to look up: to hash the strings of all rows is as fast or much faster then, and takes much less memory."""
 BUFFER = 1 << 16
 """Bytes of a column that are read at once; all of a row group otherwise."""
 
@@ -60,11 +60,12 @@ class TableFile:
 
     def _decoded(self, columns: list[str], threads: int) -> Iterator[pa.RecordBatch]:
         metadata = self._parquet_file().metadata
-        stored = _stored_columns(metadata)
-        dictionaries = [name for name in columns if self._is_string(name) and _has_small_dictionary(stored.get(name))]
+        stored, rows = _stored_columns(metadata), rows_of_a_batch(len(columns))
+        most = DICTIONARY * rows // ROWS
+        dictionaries = [name for name in columns if self._is_string(name) and _has_dictionary(stored.get(name), most)]
         sizes = {name: column.total_uncompressed_size for name, column in stored.items()}
         streams = [
-            self._parquet_file(dictionaries, metadata).iter_batches(ROWS, columns=share, use_threads=False)
+            self._parquet_file(dictionaries, metadata).iter_batches(rows, columns=share, use_threads=False)
             for share in _shares(columns, sizes, threads)
         ]
         return streams[0] if threads == 1 else _side_by_side(streams)
@@ -101,10 +102,20 @@ def _stored_columns(metadata: Any) -> dict[str, Any]:
     return {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
 
 
-def _has_small_dictionary(column: Any) -> bool:
+def rows_of_a_batch(columns: int) -> int:
+    """Rows of so many columns that are decoded, or taken from a frame, at once.
+
+    >>> rows_of_a_batch(100), rows_of_a_batch(2000)
+    (65536, 4194)
+    """
+    return max(min(ROWS, CELLS // max(columns, 1)), 1)
+
+
+def _has_dictionary(column: Any, most: int) -> bool:
+    """Whether a column is stored with a dictionary of so many bytes at most."""
     if column is None or not column.has_dictionary_page:
         return False
-    return bool(column.data_page_offset - column.dictionary_page_offset <= DICTIONARY)
+    return bool(column.data_page_offset - column.dictionary_page_offset <= most)
 
 
 def _shares(columns: Sequence[str], sizes: Mapping[str, int], count: int) -> list[list[str]]:

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lessram.data.arrow import ArrowParser, Dictionaries, guess_schema, import_pyarrow, numbers_in
-from lessram.data.cells import BLOCK
+from lessram.data.cells import rows_of_a_block
 from lessram.data.column_scale import ROWS as SCALED_ROWS
 from lessram.data.column_scale import with_scales
 from lessram.data.pipeline import Parts
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
 from lessram.data.source import Place, TextBuffer
-from lessram.data.table_files import Blaming, TableFile, check_present, words_of
+from lessram.data.table_files import Blaming, TableFile, check_present, rows_of_a_batch, words_of
 from lessram.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS = 1 << 16
-"""Rows of a table in memory that are taken at once."""
+"""Rows of an Arrow table in memory that are taken at once, without copying."""
 
 
 class TableBatch(NamedTuple):
@@ -43,8 +43,9 @@ class TableBatch(NamedTuple):
 
     def blocks(self) -> Iterator[TableBatch]:
         """The same rows in as many blocks as a parser needs for them."""
-        for row in range(0, self.batch.num_rows, BLOCK):
-            yield TableBatch(self.batch.slice(row, BLOCK), self.name, self._behind(row))
+        rows = rows_of_a_block(self.batch.num_columns)
+        for row in range(0, self.batch.num_rows, rows):
+            yield TableBatch(self.batch.slice(row, rows), self.name, self._behind(row))
 
     def _behind(self, rows: int) -> Place:
         return Place(self.start.source, self.start.offset + rows, self.start.line + rows)
@@ -164,8 +165,9 @@ class _Objects:
         types = import_pyarrow().schema([self.schema.field(name) for name in columns]) if self._typed else None
         labels = None if self._typed else [self._labels[name] for name in columns]
         with Blaming(self.name):
-            for row in range(0, len(self._frame), ROWS):
-                yield from _from_pandas(self._frame.iloc[row : row + ROWS], labels, types).to_batches()
+            rows = rows_of_a_batch(len(columns))
+            for row in range(0, len(self._frame), rows):
+                yield from _from_pandas(self._frame.iloc[row : row + rows], labels, types).to_batches()
 
     def peek(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The batches from the first on, with some columns."""
