@@ -17,6 +17,7 @@ from lessram.data.formats import Choices, Form, Reading, Stream
 from lessram.data.parsing import BadLine
 from lessram.data.rows import ParsedPart
 from lessram.data.source import Place, TextBuffer, identify
+from lessram.data.unfinished import unfinished
 from lessram.errors import SpecError
 from lessram.learning.training import Plan, Training, plan_sources
 from lessram.model.model import Model
@@ -134,6 +135,16 @@ def test_going_on_where_the_cache_has_no_place(tmp_path: Path, sources: list[str
     resumed.plan = plan
     resumed._cache = resumed._open_cache()
     assert train(plan, standing=resumed)[1] == expected
+
+
+def test_what_a_killed_run_left_goes_when_its_cache_is_written(tmp_path: Path, sources: list[str], monkeypatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: 999_999_999)  # more than any system has
+        left = unfinished(tmp_path / "cache")
+    left.write_bytes(b"half")
+    assert leftovers(tmp_path) == [left.name]
+    train(plan_of(sources, cache=str(tmp_path / "cache")))
+    assert leftovers(tmp_path) == []
 
 
 def test_a_changed_source_or_option_makes_a_new_cache(tmp_path: Path, sources: list[str]) -> None:

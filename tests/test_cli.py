@@ -102,6 +102,27 @@ def test_the_summary_for_people(data: Path, tmp_path: Path) -> None:
         assert word in result.out
 
 
+def test_real_labels_have_no_classes_to_count(tmp_path: Path) -> None:
+    """The summary and the rows of progress of every command that scores."""
+    path, model, checkpoint = tmp_path / "data.svm", tmp_path / "model", tmp_path / "checkpoint"
+    path.write_text("".join(f"{20 + i % 7}.5 {i % 7}:1\n" for i in range(300)))
+    checkpoints = ["--checkpoint", checkpoint, "--checkpoint-every", 100]
+    trained = lessram("train", path, "-o", model, "--loss", "squared", *SMALL, *checkpoints)
+    evaluated, resumed = lessram("evaluate", model, path), lessram("resume", checkpoint, "-o", model)
+    for result in (trained, evaluated, resumed):
+        assert result.code == 0
+        for word in ("error rate", "AUC", "calibration", "positive"):
+            assert word not in result.out + result.err
+        assert "RMSE" in result.out
+    for result in (trained, evaluated):
+        assert "RMSE" in result.err
+    margins = np.loadtxt(lessram("predict", model, path).out.splitlines())
+    rmse = np.sqrt(np.mean((margins - (20.5 + np.arange(300) % 7)) ** 2))
+    figures = json.loads(lessram("evaluate", model, path, "--json").out)
+    assert figures["rmse"] == pytest.approx(rmse, rel=1e-6)
+    assert figures.keys() >= TRAIN_KEYS - {"saturated"}
+
+
 def test_going_on_from_a_model_equals_one_run(tmp_path: Path) -> None:
     parts = [example_text(200, seed) for seed in (1, 2)]
     for name, text in (("a.svm", parts[0]), ("b.svm", parts[1])):

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import termios
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from commands import Result, lessram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_source import example_text
+from typer.core import TyperGroup
 
 from lessram.cli.progress import Progress
 from lessram.data.batch import Batch
@@ -279,6 +281,35 @@ def run(
 def test_as_a_module(place: Path) -> None:
     result = run("--version", capture_output=True)
     assert (result.returncode, result.stdout.split()[0], result.stderr) == (0, "lessram", "")
+
+
+INTERRUPTED = """
+import sys
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+from {0} import {1}
+{1}()
+"""
+
+
+def test_ctrl_c_while_the_program_is_imported() -> None:
+    begin = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]["lessram"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), *sys.path])}
+    command = [sys.executable, "-c", INTERRUPTED.format(*begin.split(":"))]
+    result = subprocess.run(command, env=environment, text=True, check=False, timeout=120, capture_output=True)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "lessram: interrupted\n")
+
+
+@pytest.mark.parametrize("when", ["make_context", "invoke"])
+def test_ctrl_c_around_a_command(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TyperGroup, when, interrupted)
+    assert lessram("info", "model") == (1, "", "lessram: interrupted\n")
 
 
 @pytest.mark.parametrize("words", ["predict model data.svm", "info model", "bounds"])

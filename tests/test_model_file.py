@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +18,7 @@ from reference import Row, row_key, word
 from safetensors import safe_open
 from streams import CELLS, make_rows, to_batch
 
+from lessram.data.unfinished import unfinished
 from lessram.errors import FileFormatError
 from lessram.learning.learner import Learner
 from lessram.learning.progressive import progressive
@@ -309,6 +313,35 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(where, name, failu
             trained().save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["model"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lessram.data.unfinished import unfinished
+for name in sys.argv[1:]:
+    unfinished(Path(name)).write_bytes(b"half")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_goes_when_the_same_file_is_written(tmp_path):
+    path, other = tmp_path / "model", tmp_path / "model.b"
+    settings = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", KILLED, path, other], env=settings, check=False)
+    mine, theirs = sorted(os.listdir(tmp_path))
+    assert mine.startswith(".model.")
+    assert theirs.startswith(".model.b.")
+    elsewhere = re.sub(r"^\.model\.[0-9a-f]{8}", ".model.00000000", mine)  # its process would have to be asked there
+    alive = unfinished(path).name
+    kept = {elsewhere, alive, mine + "x", "model.partial"}
+    for name in kept:
+        (tmp_path / name).write_bytes(b"half")
+    trained().save(path)
+    assert set(os.listdir(tmp_path)) == kept | {"model", theirs}
+    with file.replacing(other) as text:
+        text.write("whole")
+    assert set(os.listdir(tmp_path)) == kept | {"model", "model.b"}
 
 
 def test_paths_that_cannot_be_written_say_so(tmp_path):

@@ -93,6 +93,33 @@ def test_error_messages(tmp_path: Path, allowed: int) -> None:
     assert skipped == allowed + 1
 
 
+LINES: dict[str, tuple[str, str, str]] = {  # first line, a good one, a bad one
+    "svm": ("", "1 3:1 5:0.25\n", "7 3:1\n"),
+    "vw": ("", "1 |a x y\n", "7 |a x y\n"),
+    "csv": ("click,site\n", "1,rome\n", "1,rome,oslo\n"),
+    "jsonl": ("", '{"click": 1, "site": "rome"}\n', '{"click": 7, "site": "rome"}\n'),
+}
+
+
+@pytest.mark.parametrize("ending", LINES)
+@pytest.mark.parametrize("chunk", [300, 4096])
+def test_the_first_line_too_many_is_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, chunk: int
+) -> None:
+    """Chunks have more bad lines than are described, and are parsed before those that come earlier are counted."""
+    monkeypatch.setattr(TextBuffer.__init__, "__defaults__", (chunk,))
+    head, good, bad = LINES[ending]
+    path = tmp_path / f"data.{ending}"
+    path.write_text(head + good * 600 + bad * 30 + good * 600 + bad * 40 + good * 600)
+    line = 600 + 30 + 600 + 21 + len(head.splitlines())
+    label = None if ending in ("svm", "vw") else "click"
+    for threads in THREADS:
+        reader = read_batches([str(path)], slots=512, label=label, max_errors=50, threads=threads)
+        with pytest.raises(TooManyErrors, match=rf"data\.{ending}:{line}: .*; 51 bad lines, 50 allowed"):
+            batches_of(reader)
+        assert reader.report.skipped == 51
+
+
 def test_chunks_of_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of features do not fit into one batch: a chunk is handed out in parts, in order."""
     monkeypatch.setattr("lessram.data.rows.ENOUGH", 300)

@@ -198,6 +198,23 @@ def test_a_packed_body_is_refused(client: Client) -> None:
     assert b"415" in raw(client.port, request).splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    "request_head", [b"content-length: x\r\n\r\n", b"transfer-encoding: chunked\r\n\r\nzz\r\n", b"no header\r\n\r\n"]
+)
+def test_what_is_no_http_is_answered_in_plain_text(client: Client, request_head: bytes) -> None:
+    """As the documentation says: it is not the application that answers."""
+    answer = raw(client.port, b"POST /predict HTTP/1.1\r\nhost: x\r\n" + request_head)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: text/plain" in answer
+    assert answer.endswith(b"Invalid HTTP request received.")
+
+
+def test_a_head_that_is_not_whole_is_waited_for(numbered: Path) -> None:
+    with serving(numbered, limits=Limits(seconds=0.2)) as client:
+        answer = raw(client.port, b"GET /heal", b"thz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", pause=1.0)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
 def raw(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
     """What comes back for bytes sent by hand, until the connection is closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:

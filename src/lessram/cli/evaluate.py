@@ -35,7 +35,7 @@ def evaluate(
       lessram evaluate clicks.lessram holdout/ --json
     """
     from lessram.cli.progress import Progress
-    from lessram.cli.summary import Stopwatch, figures, loss_name, no_example, show
+    from lessram.cli.summary import Stopwatch, figures, no_example, show
     from lessram.data.formats import Form
     from lessram.learning import progressive
     from lessram.learning.training import open_reader
@@ -44,7 +44,7 @@ def evaluate(
     opened = open_model(model)
     form = Form(name=format, delimiter=delimiter, header=header)
     reader = open_reader(data, opened.model, form, max_errors=max_errors, threads=thread_count(threads))
-    progress = Progress(opened.bits_per_slot, loss=loss_name(opened.spec.loss), quiet=quiet)
+    progress = Progress(opened.bits_per_slot, loss=opened.spec.loss, quiet=quiet)
     watch = Stopwatch()
     scores = None
     try:

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -28,13 +29,24 @@ _OUT_OF_MEMORY = "out of memory: a table of 2^B slots (--bits) takes 3 bytes a s
 class _Commands(TyperGroup):
     """Takes care of what Typer would end without a word: Ctrl-C, and output that cannot be written."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _ctrl_c_said():  # to parse the command line, Typer imports half of what it needs
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _ctrl_c_said():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except KeyboardInterrupt:
-            raise LessramError("interrupted") from None
         return result
+
+
+@contextlib.contextmanager
+def _ctrl_c_said() -> Iterator[None]:
+    """Ctrl-C becomes a message, before Typer makes a bare exit code of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise LessramError("interrupted") from None
 
 
 app = typer.Typer(

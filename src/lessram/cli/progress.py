@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lessram.cli.live_line import LiveLine
+from lessram.cli.summary import has_classes, loss_name
 from lessram.learning.metrics import Scores
 
 _LINE_EVERY = 0.1  # seconds between updates of the live line
@@ -16,9 +17,9 @@ _LINE_EVERY = 0.1  # seconds between updates of the live line
 class Progress:
     """Shows how a run goes. `update` is called after every batch; `before` examples are not of this run."""
 
-    def __init__(self, bits_per_slot: float, *, loss: str = "log-loss", quiet: bool = False, before: int = 0) -> None:
+    def __init__(self, bits_per_slot: float, *, loss: str = "logistic", quiet: bool = False, before: int = 0) -> None:
         self._bits = bits_per_slot
-        self._loss = loss
+        self._loss, self._has_classes = loss_name(loss), has_classes(loss)
         self._before = before
         self._quiet = quiet
         self._line = LiveLine(quiet=quiet)
@@ -57,25 +58,29 @@ class Progress:
         left = ""
         if share:
             left = f"{share:4.0%}, {elapsed * (1 - share) / share:,.0f} s left  "
+        quality = f"AUC {_form(scores.auc, '.4f')}" if self._has_classes else f"RMSE {_form(scores.rmse, '.5g')}"
         text = (
             f"{left}{scores.examples:,} examples  {self._loss} {_form(scores.log_loss, '.5f')}  "
-            f"AUC {_form(scores.auc, '.4f')}  {self._speed(scores.examples):,.0f} examples/s"
+            f"{quality}  {self._speed(scores.examples):,.0f} examples/s"
         )
         if scores.examples == 0:
             text = "looking at the first examples"
         self._line.show(text)
 
     def _print_row(self, scores: Scores) -> None:
+        if self._has_classes:
+            quality = {"error": _form(scores.error_rate, ".4%"), "AUC": _form(scores.auc, ".5f")}
+        else:
+            quality = {"RMSE": _form(scores.rmse, ".6g")}
         if self._next_row == 1:
-            columns = ("examples", self._loss, "since last", "error", "AUC", "bits/slot", "examples/s")
+            columns = ("examples", self._loss, "since last", *quality, "bits/slot", "examples/s")
             print(_row(columns), file=sys.stderr)
         since = scores.since(self._last)
         fields = (
             f"{scores.examples:,}",
             _form(scores.log_loss, ".6f"),
             _form(since.log_loss, ".6f"),
-            _form(scores.error_rate, ".4%"),
-            _form(scores.auc, ".5f"),
+            *quality.values(),
             f"{self._bits:g}",
             f"{self._speed(scores.examples):,.0f}",
         )

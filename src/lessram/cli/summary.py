@@ -20,7 +20,12 @@ _SHOWN = 8
 """Columns that a warning names."""
 
 
-_LOSS_NOTES = {"squared": " (mean of (prediction - label)^2 / 2; below, labels above 1/2 are positive)"}
+_LOSS_NOTES = {"squared": " (mean of (prediction - label)^2 / 2)"}
+
+
+def has_classes(loss: str) -> bool:
+    """Whether labels are classes; under squared loss they are any numbers, of which error rate and AUC say nothing."""
+    return loss != "squared"
 
 
 def loss_name(loss: str) -> str:
@@ -65,7 +70,8 @@ class Stopwatch:
 def figures(model: Costed, scores: Scores, report: Report, elapsed: Elapsed, worked: Scores) -> dict[str, Any]:
     """Every figure of a run; these keys are stable. `worked` are the scores of this process alone.
 
-    Speeds leave out the time in which kernels were compiled, which a machine spends once.
+    Speeds leave out the time in which kernels were compiled, which a machine spends once. Under squared loss, error
+    rate, AUC and calibration count labels above 1/2 as positive.
     """
     working = max(elapsed.seconds - elapsed.compiling, 1e-9)
     return {
@@ -73,6 +79,7 @@ def figures(model: Costed, scores: Scores, report: Report, elapsed: Elapsed, wor
         "skipped": report.skipped,
         "unlabelled": report.unlabelled,
         "log_loss": scores.log_loss,
+        "rmse": None if has_classes(model.spec.loss) else scores.rmse,
         "error_rate": scores.error_rate,
         "auc": scores.auc,
         "auc_error": scores.auc_error,
@@ -150,12 +157,17 @@ def _lines(values: dict[str, Any]) -> list[tuple[str, str]]:
 
     speed = f"{values['examples_per_second']:,.0f} examples/s, {values['features_per_second'] / 1e6:,.1f} M features/s"
     compiled = f" ({values['compile_seconds']:.1f} s compiling, once)" if values["compile_seconds"] > 0.05 else ""
-    lines = [
-        ("examples", f"{values['examples']:,} ({values['features']:,} features)"),
-        (loss_name(values["loss"]), number("log_loss", ".6f") + _LOSS_NOTES.get(values["loss"], "")),
+    quality = [
         ("error rate", number("error_rate", ".4%")),
         ("AUC", f"{number('auc', '.5f')} (+- {number('auc_error', '.5f')})"),
         ("calibration", f"{number('calibration', '.4f')} (predicted / actual positives)"),
+    ]
+    if not has_classes(values["loss"]):
+        quality = [("RMSE", f"{number('rmse', '.6g')} (root of the mean of (prediction - label)^2)")]
+    lines = [
+        ("examples", f"{values['examples']:,} ({values['features']:,} features)"),
+        (loss_name(values["loss"]), number("log_loss", ".6f") + _LOSS_NOTES.get(values["loss"], "")),
+        *quality,
         (
             "table",
             f"{values['table_bytes']:,} bytes, {values['bits_per_slot']:g} bits/slot x {values['slots']:,} slots",

@@ -339,7 +339,7 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     import contextlib
 
     from lessram.cli.progress import Progress
-    from lessram.cli.summary import Stopwatch, figures, hint_at_range, loss_name, no_example, show
+    from lessram.cli.summary import Stopwatch, figures, hint_at_range, no_example, show
     from lessram.jit import nothing_compiled
     from lessram.learning.metrics import Scores
     from lessram.model.ledger import saturated
@@ -349,8 +349,8 @@ def _carry_out(training: Training, output: Path, *, quiet: bool, json: bool, who
     model = training.model
     before = training.scores.copy()
     baseline = Scores.new() if whole_life else before
-    named = loss_name(model.spec.loss)
-    progress = Progress(model.bits_per_slot, loss=named, quiet=quiet, before=before.examples - baseline.examples)
+    earlier = before.examples - baseline.examples
+    progress = Progress(model.bits_per_slot, loss=model.spec.loss, quiet=quiet, before=earlier)
     watch = Stopwatch()
     try:
         with contextlib.closing(training.run()) as steps:  # however it ends, nothing half-written is left

@@ -14,10 +14,10 @@ not compressed: zstd at level 1 saves a fifth of the bytes and takes as long to 
 from __future__ import annotations
 
 import os
-import secrets
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
@@ -31,6 +31,7 @@ from lessram.data.pipeline import Parts
 from lessram.data.rows import ParsedPart
 from lessram.data.source import Chunk, Identity, Place, TextBuffer
 from lessram.data.text import PADDING
+from lessram.data.unfinished import unfinished
 from lessram.errors import DataError
 from lessram.jit import fingerprint
 
@@ -231,9 +232,8 @@ class _Writer:
     """Writes a cache under a name of its own, which becomes the real one at the end."""
 
     def __init__(self, path: str, key: bytes) -> None:
-        folder, name = os.path.split(os.path.abspath(path))
         self._path = path
-        self._partial = os.path.join(folder, f".{name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
+        self._partial = unfinished(Path(os.path.abspath(path)))
         self._entries: list[tuple[int, int, int, int]] = []
         self._file: BinaryIO = open(self._partial, "wb")  # noqa: SIM115 (closed by finish and discard)
         self._size = 0

@@ -13,7 +13,6 @@ done in turn as well, but by another thread while the next part is in use.
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 from collections import deque
@@ -109,8 +108,17 @@ def use_wholly(use: Callable[..., Rest | None], *what: Any) -> None:
         rest()
 
 
-def _parts_of(chunk: Any, parser: Parser, tolerate: Callable[[], int]) -> Iterator[ParsedPart]:
-    part = parser.parse(chunk, tolerate=tolerate())
+def _parts_of(
+    chunk: Any, parser: Parser, tolerate: Callable[[], int], ahead: ParsedPart | None = None
+) -> Iterator[ParsedPart]:
+    """The parts of a chunk whose turn it is; the first of them may have been parsed ahead.
+
+    Who parses ahead does not know of bad lines that come before: where they are one too many now, the part has to end
+    with the one that is, which is to blame.
+    """
+    part = ahead
+    if part is None or part.bad > tolerate():
+        part = parser.parse(chunk, tolerate=tolerate())
     yield part
     while part.stop != chunk.stop:
         part = parser.parse(chunk, part.stop, tolerate=tolerate())
@@ -161,10 +169,9 @@ class _Parsed(NamedTuple):
     """A chunk on its desk whose turn may come."""
 
     desk: _Desk
-    parts: Iterator[ParsedPart]
-    """The first of them is parsed already."""
-    stop: Place
-    """Where the last of them ends."""
+    chunk: Any
+    first: ParsedPart
+    """Its rows up to its end, or as far as one part goes."""
 
 
 class _End(NamedTuple):
@@ -260,8 +267,7 @@ class _Turns:
                 with self._changed:
                     self._reading = False
                     self._changed.notify_all()
-                parts = _parts_of(chunk, desk.parser, self._tolerate)
-                result = _Parsed(desk, itertools.chain([next(parts)], parts), chunk.stop)
+                result = _Parsed(desk, chunk, desk.parser.parse(chunk, tolerate=self._tolerate()))
         except BaseException as error:
             result = _End(error)
         with self._changed:
@@ -290,12 +296,12 @@ class _Turns:
 
     def _use_parts(self, result: _Parsed) -> Rest | None:
         """Use all parts; returns the rest of the last. The others are parsed into the same arrays and cannot wait."""
-        for part in result.parts:
+        for part in _parts_of(result.chunk, result.desk.parser, self._tolerate, result.first):
             if self._stopped:
                 break
             rest = self._use(part)
             if rest is not None:
-                if part.stop == result.stop:
+                if part.stop == result.chunk.stop:
                     return rest
                 self._do_rests()
                 rest()

@@ -64,9 +64,7 @@ class Report:
         room = MESSAGES - len(self.messages)
         self.messages += [f"{place}: {message}" for place, message in reports[:room]]
         if bad > allowed:
-            # Threads parse ahead and may find more than one line too many: the first of them is to blame.
-            place, message = reports[min(allowed, len(reports) - 1)]
-            self.skipped = self.max_errors + 1
+            place, message = reports[-1]  # parsers give up behind the first line that is one too many
             if self.max_errors == 0:
                 raise DataError(message, place=place)
             raise TooManyErrors(f"{message}; {self.skipped} bad lines, {self.max_errors} allowed", place=place)

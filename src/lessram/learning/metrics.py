@@ -1,4 +1,4 @@
-"""Streaming metrics of margins against labels: log-loss, error rate, AUC, calibration.
+"""Streaming metrics of margins against labels: log-loss, error rate, AUC, calibration; of real labels, the loss.
 
 Everything is kept in two small arrays: seven sums, and a histogram of margins by label. Rows are added
 one after another in stream order, so the sums have the same bits for any split into batches.
@@ -10,6 +10,7 @@ Pairs in different bins are ordered exactly; pairs in one bin count one half. So
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,12 @@ class Scores(NamedTuple):
     def log_loss(self) -> float | None:
         """Mean loss an example: the log-loss under logistic loss."""
         return self._mean(_LOSS)
+
+    @property
+    def rmse(self) -> float | None:
+        """Root of the mean squared error, under squared loss, which is half of the square."""
+        loss = self.log_loss
+        return None if loss is None else math.sqrt(2 * loss)
 
     @property
     def error_rate(self) -> float | None:

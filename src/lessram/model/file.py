@@ -12,7 +12,6 @@ import hashlib
 import operator
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from lessram.data.unfinished import unfinished
 from lessram.errors import FileFormatError
 
 FORMAT = "lessram"
@@ -90,7 +90,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         found = "a folder" if os.path.isdir(path) else "a device or a pipe"
         raise FileFormatError(f"{os.fspath(path)}: cannot write: found {found}, expected a file")
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
+    partial = unfinished(target)
     try:
         partial.touch()
         mode = partial.stat().st_mode

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from lessram.model.model import TRAINED, Model
 from lessram.model.spec import Spec
@@ -15,6 +18,7 @@ from lessram.tables.graded import Graded, counted_bits, graded_rule
 from lessram.tables.layout import ADAPTIVE, GAMMA, cell_type, parts_of, stored_weights, touched
 
 _PIECE = 1 << 20  # slots looked at together, so that the account itself needs little memory
+_MANY = 1 << 16  # different weights; a grid has no more
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,14 +60,13 @@ def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
     slots = model.spec.slots
     seen = nonzero = 0
     largest = 0.0
-    occurrences: dict[Any, int] = {}
+    few: _Counted | None = _Counted(np.empty(0), np.empty(0, np.int64))
     for start in range(0, slots, _PIECE):
         weights = model.weights(start, start + _PIECE)
         seen += int(np.count_nonzero(touched(model.table, start, start + _PIECE)))
         nonzero += int(np.count_nonzero(weights))
         largest = max(largest, float(np.abs(weights).max(initial=0.0)))
-        for value, count in zip(*np.unique(weights, return_counts=True), strict=True):
-            occurrences[value] = occurrences.get(value, 0) + int(count)
+        few = few and few.with_more(weights)
     table_bits = 8 * model.table_bytes
     return Ledger(
         kind=TRAINED,
@@ -74,7 +77,7 @@ def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
         nonzero=nonzero,
         bits_per_slot=table_bits / slots,
         bits_per_nonzero=table_bits / nonzero if nonzero else None,
-        entropy_bits_per_slot=entropy(np.array(list(occurrences.values()))),
+        entropy_bits_per_slot=entropy(few.counts) if few else _entropy_of_many(model, nonzero),
         intercept=model.intercept,
         scale=model.scale,
         largest=largest,
@@ -83,6 +86,47 @@ def account(model: Model, path: str | os.PathLike[str] | None = None) -> Ledger:
         file_bytes=None if path is None else os.path.getsize(path),
         **_parts(model),
     )
+
+
+class _Counted(NamedTuple):
+    """How often each weight occurs, where there are few different ones."""
+
+    weights: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    def with_more(self, weights: NDArray[np.float64]) -> _Counted | None:
+        """These and more; None if there are too many."""
+        more, counts = np.unique(weights, return_counts=True)
+        found, which = np.unique(np.concatenate([self.weights, more]), return_inverse=True)
+        counts = np.bincount(which, np.concatenate([self.counts, counts])).astype(np.int64)
+        return _Counted(found, counts) if len(found) <= _MANY else None
+
+
+def _entropy_of_many(model: Model, nonzero: int) -> float:
+    """The entropy of weights that have no grid to stand on, sorted: four bytes for each that is not 0."""
+    slots, step = model.spec.slots, model.spec.step
+    units, done = np.empty(nonzero, np.float32), 0  # no cell holds more than a float32
+    for start in range(0, slots, _PIECE):
+        weights = model.weights(start, start + _PIECE)
+        found = weights[weights != 0]
+        units[done : done + len(found)] = found / step
+        done += len(found)
+    units.sort()
+    repeated = 0.0
+    for counts in itertools.chain([np.array([max(1, slots - nonzero)])], _runs(units)):
+        repeated += float((counts * np.log2(counts)).sum())
+    return float(np.log2(slots)) - repeated / slots
+
+
+def _runs(ordered: NDArray[np.float32]) -> Iterator[NDArray[np.int64]]:
+    """How often each of the numbers occurs, a piece at a time."""
+    begun, size = 0, len(ordered)
+    for start in range(1, size, _PIECE):
+        stop = min(start + _PIECE, size)
+        ends = start + np.flatnonzero(ordered[start:stop] != ordered[start - 1 : stop - 1])
+        yield np.diff(ends, prepend=begun)
+        begun = int(ends[-1]) if len(ends) else begun
+    yield np.array([size - begun])
 
 
 def saturated(model: Model) -> int | None:
