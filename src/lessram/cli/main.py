@@ -60,18 +60,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
-app.command("train")(train.train)
-app.command("resume")(train.resume)
-app.command("predict")(predict.predict)
-app.command("evaluate")(evaluate.evaluate)
-app.command("info")(info.info)
-app.command("merge")(merge.merge)
-app.command("compress")(compress.compress)
-app.command("export")(export.export)
-app.command("serve")(serve.serve)
-app.command("import-vw")(import_vw.import_vw)
-app.command("bounds")(bounds.bounds)
-app.command("reproduce")(reproduce.reproduce)
+app.command("train", short_help="Learn a model from data, in one pass.")(train.train)
+app.command("resume", short_help="Continue from a checkpoint.")(train.resume)
+app.command("predict", short_help="Predict rows: one number per line.")(predict.predict)
+app.command("evaluate", short_help="Score a model on labelled data.")(evaluate.evaluate)
+app.command("info", short_help="Describe a model: its options and its size.")(info.info)
+app.command("merge", short_help="Make one model of several that were trained separately.")(merge.merge)
+app.command("compress", short_help="Write a model compressed, ready to predict from.")(compress.compress)
+app.command("export", short_help="Write coefficients for other programs.")(export.export)
+app.command("serve", short_help="Serve a model over HTTP.")(serve.serve)
+app.command("import-vw", short_help="Turn a readable Vowpal Wabbit model into a lessram model.")(import_vw.import_vw)
+app.command("bounds", short_help="Print the paper's bounds for given numbers.")(bounds.bounds)
+app.command("reproduce", short_help="Repeat the paper's figures, its table and its bounds.")(reproduce.reproduce)
 
 
 def _show_version(wanted: bool) -> None:
