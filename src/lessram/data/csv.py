@@ -134,7 +134,8 @@ class Sample:
             rows += _rows_behind_header(chunk, options, SAMPLE - len(rows))
             if len(rows) == SAMPLE:
                 break
-        self._cells = [list(filter(None, column)) for _, *column in itertools.zip_longest(self.names, *rows)]
+        columns = itertools.islice(itertools.zip_longest(self.names, *rows), len(self.names))  # bad rows may be longer
+        self._cells = [list(filter(None, cells)) for _, *cells in columns]
         if missing:
             self._cells = [[cell for cell in cells if cell.strip(" ") not in missing] for cells in self._cells]
         self._missing = missing
