@@ -160,60 +160,81 @@ def _number_features(builder: Any, words: _Words) -> _Found:
     return _Found(indexes, builder.fptrunc(value, _FLOATS), wrong)
 
 
-def _writer(read: Any, meaning: str) -> Any:
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, kind: Any) -> Any:
+    """Where `array[index]` lies, as what is to be read or written there."""
+    size = context.get_abi_sizeof(context.get_data_type(array_type.dtype))
+    byte = byte_address(context, builder, array_type, array, builder.mul(index, I64(size)))
+    return builder.bitcast(byte, kind.as_pointer())
+
+
+def _loaded(context: Any, builder: Any, array_type: Any, array: Any, index: Any, kind: Any) -> Any:
+    """What stands there, which need not be aligned."""
+    found = builder.load(_pointer(context, builder, array_type, array, index, kind))
+    found.align = 1
+    return found
+
+
+def _words_of(builder: Any, load: Callable[[int, Any, Any], Any], start: Any, number: Any) -> _Words:
+    """The eight features whose delimiters are those from `number` on. `load(argument, index, type)` looks at arrays."""
+
+    def place(lane: int, which: int) -> Any:
+        index = builder.add(number, I64(2 * lane + which))
+        return builder.add(start, builder.zext(load(_PLACES, index, I16), I64))
+
+    def words(which: int, offset: int) -> Any:
+        """Eight bytes some way behind the first or the second delimiter of each feature."""
+        lanes: Any = ir.Constant(NUMBERS, ir.Undefined)
+        for lane in range(LANES):
+            word = load(_TEXT, builder.add(place(lane, which), I64(offset)), I64)
+            lanes = builder.insert_element(lanes, word, I32(lane))
+        return lanes
+
+    pairs = ir.VectorType(I32, LANES)
+    here, earlier = (
+        builder.zext(load(_PLACES, index, pairs), NUMBERS) for index in (number, builder.sub(number, I64(1)))
+    )
+    before, colon, end = (
+        builder.and_(pair, all_lanes(0xFFFF)) for pair in (earlier, here, builder.lshr(here, all_lanes(16)))
+    )
+    index_length, value_length = (
+        builder.sub(builder.sub(stop, begin), all_lanes(1)) for begin, stop in ((before, colon), (colon, end))
+    )
+    return _Words(words(0, -8), index_length, words(0, 1), value_length, lambda: words(1, -8))
+
+
+def _are_delimited(builder: Any, kinds: Any) -> Any:
+    """Whether a colon stands behind the index, and a space or a newline behind the value."""
+    usual, last = (
+        builder.icmp_unsigned("==", kinds, ir.Constant(kinds.type, [word_of(pair)] * LANES)) for pair in (b": ", b":\n")
+    )
+    return builder.or_(usual, last)
+
+
+_TEXT, _PLACES, _KINDS, _SLOTS, _VALUES = 0, 2, 3, 5, 6  # arguments that are arrays
+
+
+def _writer(read: Callable[[Any, _Words], _Found], meaning: str) -> Any:
     def write(typingctx, text, start, places, kinds, number, slots, values, k, at, limit):  # type: ignore[no-untyped-def]
         u = types.uint64
         signature = types.UniTuple(u, 4)(text, u, places, kinds, u, slots, values, u, u, u)
 
         def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            text, start, places, kinds, number, slots, values, k, at, limit = args
+            _, start, _, _, number, _, _, k, at, limit = args
 
-            def pointer(argument: int, array: Any, index: Any, size: int, kind: Any) -> Any:
-                byte = builder.mul(index, I64(size))
-                data = byte_address(context, builder, signature.args[argument], array, byte)
-                return builder.bitcast(data, kind.as_pointer())
+            def load(argument: int, index: Any, kind: Any) -> Any:
+                return _loaded(context, builder, signature.args[argument], args[argument], index, kind)
 
-            def loaded(argument: int, array: Any, index: Any, size: int, kind: Any) -> Any:
-                found = builder.load(pointer(argument, array, index, size, kind))
-                found.align = size
-                return found
+            def store(argument: int, index: Any, lanes: Any) -> None:
+                place = _pointer(context, builder, signature.args[argument], args[argument], index, lanes.type)
+                builder.store(lanes, place).align = 4
 
-            def place(lane: int, which: int) -> Any:
-                index = builder.add(number, I64(2 * lane + which))
-                return builder.add(start, builder.zext(loaded(2, places, index, 2, I16), I64))
-
-            def words(which: int, offset: int) -> Any:
-                """Eight bytes some way behind the first or the second delimiter of each feature."""
-                lanes: Any = ir.Constant(NUMBERS, ir.Undefined)
-                for lane in range(LANES):
-                    word = loaded(0, text, builder.add(place(lane, which), I64(offset)), 1, I64)
-                    lanes = builder.insert_element(lanes, word, I32(lane))
-                return lanes
-
-            couples = ir.VectorType(I32, LANES)
-            here, earlier = (
-                builder.zext(loaded(2, places, index, 2, couples), NUMBERS)
-                for index in (number, builder.sub(number, I64(1)))
-            )
-            before, colon, end = (
-                builder.and_(pair, all_lanes(0xFFFF)) for pair in (earlier, here, builder.lshr(here, all_lanes(16)))
-            )
-            index_length, value_length = (
-                builder.sub(builder.sub(stop, begin), all_lanes(1)) for begin, stop in ((before, colon), (colon, end))
-            )
-            found = read(builder, _Words(words(0, -8), index_length, words(0, 1), value_length, lambda: words(1, -8)))
-            kind = context.get_data_type(signature.args[5].dtype)
-            indexes = found.indexes if kind == I64 else builder.trunc(found.indexes, ir.VectorType(kind, LANES))
-            builder.store(indexes, pointer(5, slots, k, kind.width // 8, indexes.type)).align = kind.width // 8
-            builder.store(found.values, pointer(6, values, at, 4, _FLOATS)).align = 4
-
-            which = loaded(3, kinds, number, 1, _COUPLES)
-            good = [
-                builder.icmp_unsigned("==", which, ir.Constant(_COUPLES, [word_of(pair)] * LANES))
-                for pair in (b": ", b":\n")
-            ]
+            found = read(builder, _words_of(builder, load, start, number))
+            slot = context.get_data_type(signature.args[_SLOTS].dtype)
+            indexes = found.indexes if slot == I64 else builder.trunc(found.indexes, ir.VectorType(slot, LANES))
+            store(_SLOTS, k, indexes)
+            store(_VALUES, at, found.values)
             wrong = builder.icmp_unsigned("!=", found.wrong, all_lanes(0))
-            wrong = builder.or_(wrong, builder.not_(builder.or_(*good)))
+            wrong = builder.or_(wrong, builder.not_(_are_delimited(builder, load(_KINDS, number, _COUPLES))))
             zero = builder.fcmp_ordered("==", found.values, ir.Constant(_FLOATS, [0.0] * LANES))
             large = builder.icmp_unsigned(">=", found.indexes, splat(builder, limit, LANES))
             other = builder.fcmp_ordered("!=", found.values, ir.Constant(_FLOATS, [1.0] * LANES))
