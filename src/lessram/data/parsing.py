@@ -13,8 +13,8 @@ from lessram.data.hashing import hash_number, slot_of_hash
 from lessram.data.scanning import room_for_marks
 from lessram.errors import SpecError
 from lessram.jit import inlined
-from lessram.numerics.plain import whole
 from lessram.numerics.random import hash_seed as spread_seed
+from lessram.plain import whole
 
 HASH_MODES = ("auto", "all", "none")
 LABEL_KINDS = ("binary", "real")

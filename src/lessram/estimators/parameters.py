@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from lessram.errors import SpecError
 from lessram.model.spec import PAPER, Spec, halfword_choices
-from lessram.numerics.plain import flag
+from lessram.plain import flag
 
 AUTO = "auto"
 FROZEN = "frozen"

@@ -20,8 +20,8 @@ from lessram.numerics.counter import Counter, gentle, morris
 from lessram.numerics.fixed_point import FixedPoint
 from lessram.numerics.loss import Loss
 from lessram.numerics.minifloat import Minifloat
-from lessram.numerics.plain import flag, real, text, whole
 from lessram.numerics.proximal import ALGORITHMS, Shrinkage, shrinkage
+from lessram.plain import flag, real, text, whole
 from lessram.tables.book import packaged_book, scaled
 from lessram.tables.layout import ADAPTIVE, GAMMA, HALFWORD, PROXIMAL, RATE_STATE, SQUARES, cell_type
 
