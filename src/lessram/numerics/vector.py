@@ -279,13 +279,17 @@ def store_inside(
 
 
 def store_mask(context: Any, builder: Any, array_type: Any, array: Any, index: Any, mask: Any) -> None:
-    """The lanes of the block that begins at `index`, a bit each and the first one lowest, in a row's mask.
+    """The lanes of the block that begins at `index` as bits of a row's mask, 64 a number, the first lane lowest.
 
-    The array may be of one number a block (uint16), or of more than one block's.
+    Blocks are to be stored in order: the first one of a number clears the others. Whole numbers are written, so that
+    who reads one next need not wait until the parts of it have left the processor's queue of stores.
     """
-    bits = ir.IntType(LANES)
-    data = builder.bitcast(context.make_array(array_type)(context, builder, array).data, bits.as_pointer())
-    builder.store(builder.bitcast(mask, bits), builder.gep(data, [builder.udiv(index, I64(LANES))]))
+    data = context.make_array(array_type)(context, builder, array).data
+    place = builder.gep(data, [builder.lshr(index, I64(6))])
+    shift = builder.and_(index, I64(63))
+    bits = builder.shl(builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I64), shift)
+    earlier = builder.select(builder.icmp_unsigned("==", shift, I64(0)), I64(0), builder.load(place))
+    builder.store(builder.or_(earlier, bits), place)
 
 
 @contextmanager

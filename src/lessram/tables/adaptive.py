@@ -243,8 +243,6 @@ def move_coded(table, rule, batch, row, scratch, g, shared):
     for word in range((row.length + (_WORD - _ONE)) // _WORD):
         first = word * _WORD
         left = scratch.coded[word]
-        if row.length - first < _WORD:
-            left &= (_ONE << (row.length - first)) - _ONE  # behind the row stands what was a longer one's
         while left != _ZERO:
             move_code(table, rule, batch, row, scratch, first + trailing_zeros(left), g, shared)
             left &= left - _ONE

@@ -34,7 +34,7 @@ from lessram.jit import inlined, overloaded
 from lessram.numerics.accumulator import Accumulator, accumulator, advanced, fine_uniform, fraction_of
 from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import shared_word
-from lessram.numerics.vector import LANES, padded
+from lessram.numerics.vector import padded
 from lessram.tables.flat import ask, ask_other_half, has_field, look_row, nothing, product
 from lessram.tables.memory import spread_arrays
 from lessram.tables.moving import move_again, move_one, some_left
@@ -42,7 +42,7 @@ from lessram.tables.passes import step_row
 from lessram.tables.squares_passes import level_row, rate_row
 from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
 
-_NONE, _ONE, _LANES = np.uint64(0), np.uint64(1), np.uint64(LANES)
+_NONE, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
 
 
 class Squares(NamedTuple):
@@ -77,8 +77,8 @@ class SquaresScratch(NamedTuple):
     steps: NDArray[np.int32] | NDArray[np.float32]
     added: NDArray[np.int32] | NDArray[np.float32]
     """How many levels each goes up, or addends of exact sums."""
-    risen: NDArray[np.uint16]
-    """For each block of lanes a mask of the levels that go up."""
+    risen: NDArray[np.uint64]
+    """A bit for each level that goes up."""
     pull: NDArray[np.float32] | None
     """What is taken off each step, under rules of tables.proximal."""
 
@@ -90,7 +90,7 @@ def squares_scratch(longest: int, cell: np.dtype, *, pulled: bool = False) -> Sq
     added = np.int32 if "level" in (cell.names or ()) else np.float32
     kinds = (np.uint32, np.float32, np.float32, steps, added)
     arrays: list[Any] = spread_arrays(size, kinds)
-    arrays += [np.zeros(size // LANES, np.uint16), np.zeros(size, np.float32) if pulled else None]
+    arrays += [np.zeros(size // int(_WORD) + 1, np.uint64), np.zeros(size, np.float32) if pulled else None]
     made = SquaresScratch(*arrays)
     made.sums[:] = 1.0  # lanes behind a row divide by this
     return made
@@ -136,10 +136,10 @@ def _store_sums(table, rule, batch, row, scratch, square, shared):
         def store_levels(table, rule, batch, row, scratch, square, shared):
             # A level that stays need not be stored, and would stay too if its slot has gone up earlier in this row:
             # what is not enough for a step from one level is not enough from a higher one.
-            for block in range((row.length + _LANES - _ONE) // _LANES):
-                left = np.uint64(scratch.risen[block])
+            for first in range(np.uint64(0), row.length, _WORD):
+                left = scratch.risen[first // _WORD]
                 while left != _NONE:
-                    store_level(table, rule, batch, row, scratch, block * _LANES + trailing_zeros(left), square, shared)
+                    store_level(table, rule, batch, row, scratch, first + trailing_zeros(left), square, shared)
                     left &= left - _ONE
 
         return store_levels
