@@ -259,8 +259,8 @@ def check_levels(
     expected = levels_by_the_scalar_function(levels, values, np.float32(square), table, index)
     np.testing.assert_array_equal(np.minimum(levels + added, LAST), expected)
     assert np.all(added >= 0)
-    risen = (scratch.risen[:, None] >> np.arange(16)) & 1
-    assert risen.ravel().tolist() == [*(added > 0), *[0] * (padded(length) - length)]
+    risen = ((scratch.risen[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)).ravel()
+    assert risen.tolist() == [*(added > 0), *[0] * (len(risen) - length)]
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40, 300, 5000])

@@ -16,8 +16,9 @@ KEY = 0x0123456789ABCDEF
 
 
 @numba.njit
-def draw_row(words, counting, length, key):
-    passes.draw_row(words, counting, np.uint64(length), np.uint64(key), random.shared_word(np.uint64(key)))
+def draw_row(words, at, counting, length, key):
+    shared = random.shared_word(np.uint64(key))
+    passes.draw_row(words, np.uint64(at), counting, np.uint64(length), np.uint64(key), shared)
 
 
 @numba.njit
@@ -41,9 +42,9 @@ def draw_one(position, key):
 
 
 @numba.njit
-def step_row(noted, rates, values, start, words, steps, length, gradient, shared):
-    start, length, shared = np.uint64(start), np.uint64(length), np.uint32(shared)
-    passes.step_row(noted, rates, values, start, words, steps, length, gradient, shared)
+def step_row(noted, rates, values, start, words, at, steps, length, gradient, shared):
+    start, at, length, shared = np.uint64(start), np.uint64(at), np.uint64(length), np.uint32(shared)
+    passes.step_row(noted, rates, values, start, words, at, steps, length, gradient, shared)
 
 
 @numba.njit
@@ -62,26 +63,29 @@ def exact_rate(alpha, count, offset, floor):
     return rate.exact_rate(alpha, count, offset, floor)
 
 
+@pytest.mark.parametrize("at", [0, 304])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_random_words(length):
-    room = padded(length)
-    words = np.full(room + LANES, 0xDEADBEEF, np.uint32)
-    draw_row(words, None, length, KEY)
-    assert words[:length].tolist() == [reference.word(position, KEY) for position in range(length)]
-    assert words[:length].tolist() == [draw_one(position, KEY) for position in range(length)]
-    assert np.all(words[room:] == 0xDEADBEEF), "nothing is written behind the last block"
+def test_random_words(length, at):
+    words = np.full(at + padded(length) + LANES, 0xDEADBEEF, np.uint32)
+    draw_row(words, at, None, length, KEY)
+    row, rest = words[at : at + length].tolist(), np.delete(words, slice(at, at + padded(length)))
+    assert row == [reference.word(position, KEY) for position in range(length)]
+    assert row == [draw_one(position, KEY) for position in range(length)]
+    assert np.all(rest == 0xDEADBEEF), "nothing is written before the first block or behind the last one"
 
 
+@pytest.mark.parametrize("at", [0, 304])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_random_words_and_bits_to_count_with(length):
-    room = padded(length)
-    words = np.full(room, 0xDEADBEEF, np.uint32)
-    counting = np.full(room + LANES, 0xDEADBEEF, np.uint64)
-    draw_row(words, counting, length, KEY)
-    assert words[:length].tolist() == [draw_one(position, KEY) for position in range(length)]
-    assert counting[:length].tolist() == [counted_one(own, KEY) for own in words[:length]]
-    assert counting[:length].tolist() == [reference.counting_bits(position, KEY) for position in range(length)]
-    assert np.all(counting[room:] == 0xDEADBEEF), "nothing is written behind the last block"
+def test_random_words_and_bits_to_count_with(length, at):
+    words = np.full(at + padded(length), 0xDEADBEEF, np.uint32)
+    counting = np.full(at + padded(length) + LANES, 0xDEADBEEF, np.uint64)
+    draw_row(words, at, counting, length, KEY)
+    row, bits = words[at : at + length].tolist(), counting[at : at + length].tolist()
+    rest = np.delete(counting, slice(at, at + padded(length)))
+    assert row == [draw_one(position, KEY) for position in range(length)]
+    assert bits == [counted_one(own, KEY) for own in row]
+    assert bits == [reference.counting_bits(position, KEY) for position in range(length)]
+    assert np.all(rest == 0xDEADBEEF), "nothing is written before the first block or behind the last one"
 
 
 @pytest.mark.parametrize("limit", [127, 1000, 32767])
@@ -142,13 +146,15 @@ RATES = {
 
 @pytest.mark.parametrize("kind", [np.int32, np.float32], ids=["rounded", "floating"])
 @pytest.mark.parametrize("start", [None, 0, 7], ids=["ones", "values", "values of a later row"])
+@pytest.mark.parametrize("at", [0, 304])
 @pytest.mark.parametrize("rates", RATES.values(), ids=RATES)
-def test_steps(rates, start, kind):
+def test_steps(rates, at, start, kind):
     noted, values, words = lanes()
     g, shared = np.float32(-321.123), 0xBEEF
     steps = np.zeros(304, kind)
     batch = None if start is None else np.concatenate([np.full(start, np.nan, np.float32), values])
-    step_row(noted, rates, batch, start or 0, words, steps, 300, g, shared)
+    drawn = np.concatenate([np.full(at, 0xDEADBEEF, np.uint32), words])
+    step_row(noted, rates, batch, start or 0, drawn, at, steps, 300, g, shared)
     expected = rates_by_the_scalar_functions(noted, rates)[:300] * (1 if start is None else values[:300]) * g
     if isinstance(rates, np.ndarray):
         expected -= rates[:300]
@@ -165,7 +171,7 @@ def test_strange_steps_saturate_as_in_the_scalar_function():
     noted = np.array(strange).astype(np.float32)
     words = np.arange(16, dtype=np.uint32) * np.uint32(0x11111111)
     steps = np.zeros(16, np.int32)
-    step_row(noted, None, None, 0, words, steps, 16, np.float32(1), 7)
+    step_row(noted, None, None, 0, words, 0, steps, 16, np.float32(1), 7)
     assert steps.tolist() == [rounded(d, w, 7) for d, w in zip(noted, words, strict=True)]
     assert steps[:3].tolist() == [-65536, 65536, -65536]
 

@@ -24,7 +24,7 @@ from lessram.tables.halfword import HalfwordRule
 from lessram.tables.passes import sum_of_squares
 from lessram.tables.proximal import ProximalRule
 from lessram.tables.squares import SquaresRule
-from lessram.tables.table import FAR, is_table, locate, look, move, observe, prepare
+from lessram.tables.table import FAR, draw_ahead, is_table, locate, look, move, observe, prepare
 
 _LOGISTIC = int(Loss.logistic)
 LARGEST_GRADIENT = 1e30
@@ -52,41 +52,50 @@ class Objective(NamedTuple):
 @kernel
 def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, margins):
     """Predict each row, write its margin, then learn from it. Labels are never read before."""
-    for r in range(batch.labels.shape[0]):
-        example = np.uint64(first_example) + np.uint64(r)
-        row = locate(batch, r, row_key(objective.seed, example), example)
+    rows = margins.shape[0]
+    if rows == 0:
+        return
+    following = learned_row(batch, 0, objective, first_example)
+    draw_ahead(following, scratch)
+    for r in range(rows):
+        row = following
         ask_for_batch(batch, row, r, margins)
         weight = row_weight(batch.weights, r)
-        if weight == 0.0:
-            margins[r] = look(table, rule, batch, row) * rule.step * scale_inverse(scalars) + scalars[INTERCEPT]
-            continue
-        if objective.scaled:
+        if objective.scaled and weight != 0.0:
             include_in_scale(batch.values, row, scalars)
         inverse = scale_inverse(scalars)
         # Rounds without a gradient are not counted. The logistic gradient is never 0, so its rows are counted
         # and summed in one pass; other losses look first.
-        if objective.loss == _LOGISTIC:
-            dot = observe(table, rule, batch, row, scratch)
-        else:
-            dot = look(table, rule, batch, row)
+        at_once = objective.loss == _LOGISTIC and weight != 0.0
+        dot = observe(table, rule, batch, row, scratch) if at_once else look(table, rule, batch, row)
         margin = dot * (rule.step * inverse) + scalars[INTERCEPT]
         margins[r] = margin
+        if r + 1 < rows:
+            following = learned_row(batch, r + 1, objective, first_example)
+            draw_ahead(following, scratch)
         label = np.float64(batch.labels[r])
         slope = derivative(objective.loss, margin, label)
         gradient = slope * weight
-        if gradient == 0.0:
+        if gradient == 0.0 or weight == 0.0:  # which may have any label
             continue
-        if objective.loss != _LOGISTIC:
+        if not at_once:
             observe(table, rule, batch, row, scratch)
         square = bounded(slope * slope * weight)
         square_seen = bounded(over_squared_scale(square, inverse))
         reach = over_squared_scale(prepare(table, rule, batch, row, scratch, square_seen), inverse)
-        intercept_rate = step_intercept_state(scalars, rule, objective, example, square)
+        intercept_rate = step_intercept_state(scalars, rule, objective, row.example, square)
         if objective.invariant:
             reach += intercept_rate
             gradient = effective_gradient(objective.loss, margin, label, weight, reach, gradient, objective.pieces)
         move(table, rule, batch, row, scratch, downhill(gradient, inverse, rule.step), square_seen)
         scalars[INTERCEPT] = bounded(scalars[INTERCEPT] - intercept_rate * gradient)
+
+
+@inlined
+def learned_row(batch, r, objective, first_example):
+    """The place of row r, with the key of its example."""
+    example = np.uint64(first_example) + np.uint64(r)
+    return locate(batch, r, row_key(objective.seed, example), example)
 
 
 @kernel

@@ -235,5 +235,5 @@ class Learner:
         return scratch(longest, cell)
 
     def _fit_scratch(self, longest: int) -> None:
-        if longest > len(self._scratch.words):
+        if longest > len(self._scratch.noted):
             self._scratch = self._new_scratch(2 * longest)

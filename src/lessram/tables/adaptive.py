@@ -200,7 +200,7 @@ def counted(rule, level, bits):
 def note_promoted(table, rule, row, scratch):
     """Step the counters of promoted features, note their rates, and mark the others."""
     for j in range(row.length):
-        note(table.cells, rule, scratch.targets[j], scratch, j)
+        note(table.cells, rule, scratch.targets[j], scratch, _ZERO, j)
     mark_equal(scratch.targets, row.length, np.uint32(NOWHERE), scratch.coded)
 
 
@@ -208,7 +208,7 @@ def note_promoted(table, rule, row, scratch):
 def find_steps(batch, row, scratch, g, shared):
     """scratch.steps = how far each weight of the row goes."""
     low = np.uint32(shared >> np.uint64(48))
-    step_row(scratch.noted, None, batch.values, row.start, scratch.words, scratch.steps, row.length, g, low)
+    step_row(scratch.noted, None, batch.values, row.start, scratch.words, _ZERO, scratch.steps, row.length, g, low)
 
 
 @inlined
@@ -272,7 +272,7 @@ def _move(table, rule, batch, row, scratch, g, square):
     def move_adaptive(table, rule, batch, row, scratch, g, square):
         g = np.float32(g)
         shared = shared_word(row.key)
-        draw_row(scratch.words, scratch.counting, row.length, row.key, shared)
+        draw_row(scratch.words, _ZERO, scratch.counting, row.length, row.key, shared)
         note_promoted(table, rule, row, scratch)
         move_promoted(table, rule, batch, row, scratch, g, shared)
         move_coded(table, rule, batch, row, scratch, g, shared)

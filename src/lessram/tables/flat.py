@@ -10,8 +10,8 @@
 One cell is one cache line (now and then two): half the misses of two arrays. All tables run the same
 code, so that comparisons between them are fair. A row takes three passes:
 
-    observe   draw_row    vector   the random words of the row
-              note        scalar   the rate state steps, the weight joins the dot product, the rate is
+    draw_ahead            vector   the random words of the row
+    observe   note        scalar   the rate state steps, the weight joins the dot product, the rate is
                                    noted unless it is one for all; every second cell far ahead is prefetched
     move      step_row    vector   rate * value * gradient, rounded at random to integers
               move_one    scalar   weight + step; the other cells far ahead are prefetched
@@ -34,8 +34,8 @@ from lessram.numerics.machine import prefetch, rarely
 from lessram.numerics.random import shared_word
 from lessram.numerics.rate import global_rate
 from lessram.tables.moving import has_integer_weights, move_again, move_one, some_left
-from lessram.tables.passes import draw_row, step_row
-from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
+from lessram.tables.passes import step_row
+from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare, words_at
 
 _ONE = np.uint64(1)
 
@@ -49,11 +49,6 @@ class Flat(NamedTuple):
 def has_field(cells: Any, name: str) -> bool:
     """Whether the cells of this compile-time type have such a field."""
     return name in cells.dtype.fields
-
-
-def uses_randomness(cells: Any) -> bool:
-    """Whether cells of this compile-time type round or count at random."""
-    return has_field(cells, "level") or has_integer_weights(cells)
 
 
 def sums_integers(cells: Any, values: Any) -> bool:
@@ -105,26 +100,26 @@ def _product(cells, slot, values, x):
 # The rate state of one cell: what `note` writes down for the vector pass, and how `rates_of` reads it.
 
 
-def note(cells: Any, rule: Any, slot: Any, scratch: Any, j: Any) -> None:
+def note(cells: Any, rule: Any, slot: Any, scratch: Any, at: Any, j: Any) -> None:
     """Step the rate state of one cell and write down what its step depends on."""
     raise NotImplementedError("note() is for kernels")
 
 
 @overloaded(note)
-def _note(cells, rule, slot, scratch, j):
+def _note(cells, rule, slot, scratch, at, j):
     if has_field(cells, "level"):
 
-        def note_level(cells, rule, slot, scratch, j):
+        def note_level(cells, rule, slot, scratch, at, j):
             # A word, not a byte: it is an index next. The last level has no way up.
             level = np.uint64(cells[slot].level)
-            level += steps_up(rule.thresholds[level], scratch.counting[j])
+            level += steps_up(rule.thresholds[level], scratch.counting[at + j])
             cells[slot].level = np.uint8(level)
             scratch.noted[j] = rule.rates[level]
 
         return note_level
     if has_field(cells, "count"):
 
-        def note_count(cells, rule, slot, scratch, j):
+        def note_count(cells, rule, slot, scratch, at, j):
             rounds = cells[slot].count
             rounds = np.uint32(rounds + np.uint32(rounds != np.uint32(0xFFFFFFFF)))
             cells[slot].count = rounds
@@ -132,7 +127,7 @@ def _note(cells, rule, slot, scratch, j):
 
         return note_count
 
-    return lambda cells, rule, slot, scratch, j: None
+    return lambda cells, rule, slot, scratch, at, j: None
 
 
 def rates_of(cells: Any, rule: Any, row: Any) -> Any:
@@ -155,7 +150,7 @@ def observe_one(table, rule, batch, row, scratch, j):
     slot = batch.slots[row.start + j]
     x = feature_value(batch.values, row.start + j)
     term = product(table.cells, slot, batch.values, x)  # before the state beside it is stored: loads need not wait
-    note(table.cells, rule, slot, scratch, j)
+    note(table.cells, rule, slot, scratch, words_at(row, scratch), j)
     return term
 
 
@@ -163,11 +158,8 @@ def observe_one(table, rule, batch, row, scratch, j):
 def _observe(table, rule, batch, row, scratch):
     if not is_table(table, Flat):
         return None
-    random = uses_randomness(table.types[0])
 
     def observe_flat(table, rule, batch, row, scratch):
-        if random:
-            draw_row(scratch.words, scratch.counting, row.length, row.key, shared_word(row.key))
         # A row longer than the prefetch distance would be over before `move` asked for its half.
         alone = row.length > FAR
         dot = nothing(table.cells, batch.values)
@@ -194,7 +186,8 @@ def find_steps(table, rule, batch, row, scratch, g):
     shared = np.uint32(shared_word(row.key) >> np.uint64(48))
     rates = rates_of(table.cells, rule, row)
     noted, words, steps = scratch.noted, scratch.words, scratch.steps
-    step_row(noted, rates, batch.values, row.start, words, steps, row.length, np.float32(g), shared)
+    at = words_at(row, scratch)
+    step_row(noted, rates, batch.values, row.start, words, at, steps, row.length, np.float32(g), shared)
 
 
 @overloaded(move)

@@ -35,18 +35,20 @@ from lessram.numerics.vector import (
 
 
 @intrinsic
-def draw_row(typingctx, words, counting, length, key, shared):  # type: ignore[no-untyped-def]
-    """words[j] = word(j, key) for a whole row and, unless it is None, counting[j] = counting_bits(words[j], shared)."""
-    signature = types.void(words, counting, types.uint64, types.uint64, types.uint64)
+def draw_row(typingctx, words, at, counting, length, key, shared):  # type: ignore[no-untyped-def]
+    """words[at + j] = word(j, key) for a whole row, and counting[at + j] = counting_bits(word, shared) if not None."""
+    u = types.uint64
+    signature = types.void(words, u, counting, u, u, u)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        words, counting, length, key, shared = args
+        words, at, counting, length, key, shared = args
         low = splat(builder, builder.and_(shared, I64(0xFFFFFFFFFFFF)))
         with blocks(builder, length) as j:
             drawn = random_words(builder, builder.trunc(j, I32), key)
-            store(context, builder, signature.args[0], words, j, drawn)
-            if isinstance(signature.args[1], types.Array):
-                store(context, builder, signature.args[1], counting, j, (drawn.to_longs() << 48) | low)
+            place = builder.add(at, j)
+            store(context, builder, signature.args[0], words, place, drawn)
+            if isinstance(signature.args[2], types.Array):
+                store(context, builder, signature.args[2], counting, place, (drawn.to_longs() << 48) | low)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -84,18 +86,18 @@ def values_at(context: Any, builder: Any, kind: Any, values: Any, index: Any, le
 
 
 @intrinsic
-def step_row(typingctx, noted, rates, values, start, words, steps, length, gradient, shared):  # type: ignore[no-untyped-def]
-    """steps[j] = rate[j] * values[start + j] * gradient, rounded where `steps` holds integers.
+def step_row(typingctx, noted, rates, values, start, words, at, steps, length, gradient, shared):  # type: ignore[no-untyped-def]
+    """steps[j] = rate[j] * values[start + j] * gradient, rounded by words[at + j] where `steps` holds integers.
 
     `rates` says what `noted` holds: None if the rates, a tuple (alpha, offset, floor) if exact counts, an array if the
     rates again, the array then holding what is taken off each step. One rate for all is a float, and nothing is noted.
     `values` are None where all are 1 or in the rates already. `shared` is the low half of rounding_bits.
     """
     u = types.uint64
-    signature = types.void(noted, rates, values, u, words, steps, u, types.float32, types.uint32)
+    signature = types.void(noted, rates, values, u, words, u, steps, u, types.float32, types.uint32)
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        noted, rates, values, start, words, steps, length, gradient, shared = args
+        noted, rates, values, start, words, at, steps, length, gradient, shared = args
         kinds = signature.args
         g, low = splat(builder, gradient), splat(builder, shared)
 
@@ -112,9 +114,9 @@ def step_row(typingctx, noted, rates, values, start, words, steps, length, gradi
             delta = (scale if x is None else scale * x) * g
             if isinstance(kinds[1], types.Array):
                 delta = delta - row_of(kinds[1], rates, j, FLOATS)
-            if isinstance(kinds[5].dtype, types.Integer):
-                delta = _rounded(delta, row_of(kinds[4], words, j, INTS), low)
-            store(context, builder, kinds[5], steps, j, delta)
+            if isinstance(kinds[6].dtype, types.Integer):
+                delta = _rounded(delta, row_of(kinds[4], words, builder.add(at, j), INTS), low)
+            store(context, builder, kinds[6], steps, j, delta)
         return context.get_dummy_value()
 
     return signature, codegen

@@ -240,7 +240,7 @@ def find_steps(row, scratch, g, shared):
     """scratch.steps = how far each weight of the row goes."""
     low = np.uint32(shared >> np.uint64(48))
     noted, pull, words, steps = scratch.noted, scratch.pull, scratch.words, scratch.steps
-    step_row(noted, pull, None, row.start, words, steps, row.length, np.float32(g), low)
+    step_row(noted, pull, None, row.start, words, _NONE, steps, row.length, np.float32(g), low)
 
 
 @overloaded(move)

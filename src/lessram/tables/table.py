@@ -4,6 +4,7 @@ A table is a NamedTuple of arrays. Kernels are written once, in learning/kernels
 row functions below; `overloaded` implementations are chosen by the table's class while compiling, so
 the generic loop costs nothing. A table's module is the only code that touches its bytes.
 
+    draw_ahead(row, scratch)                      the row's random words, which depend on nothing that is learned
     look(table, rule, batch, row)                 the row's dot product, nothing changes (pure)
     observe(table, rule, batch, row, scratch)     the same, and what the row's rates depend on is noted
     prepare(table, rule, batch, row, scratch, s)  the row's rates, before anything is stored; the sum of x^2 * rate
@@ -23,8 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
+from lessram.numerics.random import shared_word
 from lessram.numerics.vector import padded
 from lessram.tables.memory import spread_arrays
+from lessram.tables.passes import draw_row
 
 FAR = np.uint64(256)
 """How many features ahead cells are prefetched: far enough for memory, near enough to stay in L2."""
@@ -62,9 +65,11 @@ class Row(NamedTuple):
 class Scratch(NamedTuple):
     """Room for one row between the passes, allocated once outside the kernels."""
 
-    words: NDArray[np.uint32]
+    words: NDArray[np.uint32] | None
+    """Random words, where anything is random: room for an even and for an odd example's, one after the other, so that
+    a row's can be drawn while those of the row before are still needed."""
     counting: NDArray[np.uint64] | None
-    """Random bits to count with, where cells count at random."""
+    """Random bits to count with, where cells count at random: in the same two places."""
     noted: NDArray[np.float32]
     """What rates depend on."""
     steps: NDArray[np.int32] | NDArray[np.float32]
@@ -72,10 +77,33 @@ class Scratch(NamedTuple):
 
 def scratch(longest: int, cell: np.dtype) -> Scratch:
     """Scratch for rows of up to `longest` features over such cells."""
-    steps = np.float32 if cell["weight"].kind == "f" else np.int32
-    arrays: list[Any] = spread_arrays(padded(longest), (np.uint32, np.uint64, np.float32, steps))
-    made = Scratch(*arrays)
-    return made if "level" in (cell.names or ()) else made._replace(counting=None)
+    whole, counts = cell["weight"].kind != "f", "level" in (cell.names or ())
+    kinds = (np.uint32, np.uint64, np.float32, np.int32 if whole else np.float32)
+    words, counting, noted, steps = spread_arrays(padded(longest), kinds, doubled=2)
+    return Scratch(words if whole or counts else None, counting if counts else None, noted, steps)
+
+
+@inlined
+def words_at(row, scratch):
+    """Where in scratch a row's random words begin."""
+    return (row.example & np.uint64(1)) * np.uint64(scratch.steps.shape[0])
+
+
+def draw_ahead(row: Any, scratch: Any) -> None:
+    """The random words of the next row: drawn while a row waits for its gradient, they cost next to nothing."""
+    raise NotImplementedError("draw_ahead() is for kernels")
+
+
+@overloaded(draw_ahead)
+def _draw_ahead(row, scratch):
+    if not is_table(scratch, Scratch) or isinstance(scratch[0], types.NoneType):
+        return lambda row, scratch: None  # nothing is random, or `prepare` or `move` draw what they need
+
+    def draw_into_scratch(row, scratch):
+        shared = shared_word(row.key)
+        draw_row(scratch.words, words_at(row, scratch), scratch.counting, row.length, row.key, shared)
+
+    return draw_into_scratch
 
 
 def look(table: Any, rule: Rule, batch: Any, row: Row) -> float:
