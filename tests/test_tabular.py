@@ -242,6 +242,20 @@ def test_nan_is_an_empty_cell_but_no_label():
     assert rows_of(part.batch) == [(1, 1, [])]
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), "dictionary"])
+def test_nan_is_no_category(kind):
+    schema = Schema(columns=("click", "size"), kinds=("label", "categorical"))
+    with_nan, with_null = (pa.table({"click": [1, 0, 1], "size": [0.5, gap, None]}) for gap in (float("nan"), None))
+
+    def in_kind(table):
+        sizes = table["size"].combine_chunks()
+        return table.set_column(1, "size", sizes.dictionary_encode() if kind == "dictionary" else sizes.cast(kind))
+
+    found, expected = (read(in_kind(table), schema) for table in (with_nan, with_null))
+    assert found == expected
+    assert [len(features) for _, _, features in found] == [1, 0, 0]
+
+
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
 )

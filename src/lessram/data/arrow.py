@@ -90,6 +90,19 @@ def _as_strings(array: pa.Array) -> pa.Array:
     return array.cast(pa.large_string())
 
 
+def _nan_as_null(array: pa.Array) -> pa.Array:
+    """The array with nulls in place of NaN, which is no category either."""
+    pa = import_pyarrow()
+    if not pa.types.is_float32(array.type) and not pa.types.is_float64(array.type):
+        return array
+    nan = np.isnan(array.fill_null(0).to_numpy(zero_copy_only=False))
+    if not nan.any():
+        return array
+    from pyarrow.compute import if_else
+
+    return if_else(pa.array(nan), None, array)
+
+
 def _is_spelled(kind: pa.DataType) -> bool:
     """Whether an array of this type holds strings, as they are or in a dictionary."""
     types = import_pyarrow().types
@@ -195,6 +208,8 @@ class ArrowParser:
             if kind == "ignored":
                 continue
             array = batch.column(i)
+            if kind == "categorical":
+                array = _nan_as_null(array)
             self._block.put_present(i, _validity(array), batch.num_rows)
             try:
                 self._put(i, kind, array)
@@ -252,9 +267,10 @@ class ArrowParser:
         kept = self._dictionaries.find(column, dictionary)
         if kept is not None:
             return kept
-        data, offsets = _strings(_as_strings(dictionary))
+        entries = _nan_as_null(dictionary)
+        data, offsets = _strings(_as_strings(entries))
         hashes = hash_names(data, offsets, self._block.layout.hashes[column])
-        empty = (offsets[1:] == offsets[:-1]) | ~np.broadcast_to(_validity(dictionary), len(dictionary))
+        empty = (offsets[1:] == offsets[:-1]) | ~np.broadcast_to(_validity(entries), len(entries))
         self._dictionaries.keep(column, dictionary, hashes, empty)
         return hashes, empty
 
