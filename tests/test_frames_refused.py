@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.feature_extraction.text
 from sklearn.compose import make_column_transformer  # noqa: F401 (the advice needs it)
-from sklearn.pipeline import make_pipeline  # noqa: F401
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: F401
 
 from lessram import DataError, LogisticRegression
@@ -58,3 +59,26 @@ def test_other_complaints_stay_as_they_are():
     clf = LogisticRegression().fit(frame()[["price"]], Y)
     with pytest.raises(ValueError, match=r"(?s)feature names should match.*found 'rome' in column 'city'"):
         clf.predict(frame()[["price", "city"]])
+
+
+ROWS = {
+    "dicts": [{"city": "rome"}, {"city": "paris", "price": 2.0}] * 20,
+    "texts": ["a fine film", "a bad film"] * 20,
+    "array of texts": np.array(["a fine film", "a bad film"] * 20),
+    "series of texts": pd.Series(["a fine film", "a bad film"] * 20),
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_rows_that_are_no_numbers_are_refused_with_advice_that_works(kind):
+    X, model = ROWS[kind], LogisticRegression()
+    with pytest.raises(DataError, match=r"found (dicts|texts) as X, expected a matrix of numbers") as caught:
+        model.fit(X, Y)
+    with pytest.raises(DataError, match=r"found (dicts|texts) as X, expected a matrix of numbers"):
+        model.partial_fit(X, Y, classes=[0, 1])
+    with pytest.raises(DataError, match=r"found (dicts|texts) as X, expected a matrix of numbers"):
+        model.fit(np.eye(40), Y).predict(X)
+    advice = re.search(r"make_pipeline.*fit\(X, y\)", str(caught.value))
+    assert advice
+    names = {"make_pipeline": make_pipeline, "LogisticRegression": LogisticRegression, "sklearn": sklearn}
+    assert eval(advice[0], names | {"X": X, "y": Y}).score(X, Y) == 1

@@ -19,12 +19,20 @@ from lessram.errors import DataError
 _SHOWN = 5  # columns that a message names
 
 
+_HASHERS = {
+    dict: ("dicts", "sklearn.feature_extraction.FeatureHasher()"),
+    str: ("texts", "sklearn.feature_extraction.text.HashingVectorizer()"),
+}
+"""What makes rows of numbers of rows that are something else."""
+
+
 @contextmanager
 def advising_on_columns(X: Any) -> Iterator[None]:
-    """Where a data frame is refused, and some of its columns hold text or dates: tell what to do with them."""
+    """Where X is refused, because rows or some columns of a data frame are no numbers: tell what to do with them."""
     try:
         yield
     except (TypeError, ValueError) as error:
+        _advise_on_rows(X, error)
         found = _without_numbers(X)
         if not found:
             raise
@@ -38,6 +46,19 @@ def advising_on_columns(X: Any) -> Iterator[None]:
             "or let lessram hash them, in constant memory: lessram.read_batches(frame, slots=2**18, label=...) and "
             "lessram.Learner (docs/tutorial.md, From Python)"
         ) from error
+
+
+def _advise_on_rows(X: Any, error: Exception) -> None:
+    """Tell what to do with a list of dicts or of texts."""
+    rows = X if isinstance(X, list | tuple) else getattr(X, "values", X)
+    if np.ndim(rows) != 1 or len(rows) == 0:
+        return
+    for kind, (plural, hasher) in _HASHERS.items():
+        if isinstance(rows[0], kind):
+            raise DataError(
+                f"found {plural} as X, expected a matrix of numbers. Let scikit-learn hash them:\n"
+                f"  make_pipeline({hasher}, LogisticRegression()).fit(X, y)"
+            ) from error
 
 
 def _without_numbers(X: Any) -> dict[str, Any]:
