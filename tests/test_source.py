@@ -281,6 +281,24 @@ def test_bad_lines_are_counted_across_chunks_and_files(tmp_path: Path, small_chu
     )
 
 
+@pytest.mark.parametrize("size", [24, 100, 5000])
+def test_the_first_bad_lines_are_quoted_however_text_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(TextBuffer.__init__, "__defaults__", (size,))
+    for name, good, bad in (
+        ("svm", b"1 2:1\n", b"1 2:x\n"),
+        ("vw", b"1 | a\n", b"7 | a\n"),
+        ("csv", b"1,2\n", b"7,2\n"),
+    ):
+        path = tmp_path / f"file.{name}"
+        path.write_bytes((b"y,x\n" if name == "csv" else good) + (bad + good) * 40)
+        reader = read_batches([str(path)], slots=8, max_errors=40, **({"label": "y"} if name == "csv" else {}))
+        assert sum(batch.rows for batch, _ in reader) == 40 + (name != "csv")
+        places = [message.split(": ")[0] for message in reader.report.messages]
+        assert places == [f"{path}:{2 + 2 * i}" for i in range(10)]
+
+
 def test_bad_lines_before_the_start_count(tmp_path: Path) -> None:
     path = tmp_path / "file.svm"
     path.write_bytes(b"x\n1 2:1\nx\n0 3:1\n")

@@ -116,8 +116,10 @@ class RowBuffers:
         return Columns(np.empty(most, np.float32), np.zeros(most + 1, np.int64), slots, np.empty(most, np.float32))
 
 
-REPORTS = 10
-"""Bad lines of a chunk that are described."""
+QUOTED = 10
+"""Bad lines of a stream that its summary quotes, the first ones."""
+REPORTS = QUOTED + 1
+"""Bad lines of a chunk that are described: as many, and the last one, behind which the parser may have given up."""
 
 
 class BadLine(NamedTuple):

@@ -11,14 +11,12 @@ import numpy as np
 from lessram.data.batch import Batch
 from lessram.data.cache import Cache
 from lessram.data.formats import Choices, Form, Reading, Stream, TableStream
-from lessram.data.parsing import BadLine, slot_count
+from lessram.data.parsing import QUOTED, BadLine, slot_count
 from lessram.data.pipeline import Parts, Rest, use_wholly
 from lessram.data.rows import ParsedPart
 from lessram.data.schema import Schema
 from lessram.data.source import Place, as_paths
 from lessram.errors import DataError, SpecError, TooManyErrors
-
-MESSAGES = 10  # bad lines that the report quotes
 
 
 class Position(Place, frozen=True):
@@ -61,7 +59,7 @@ class Report:
         self.skipped += bad
         self.hashed += hashed
         self.unlabelled += unlabelled
-        room = MESSAGES - len(self.messages)
+        room = QUOTED - len(self.messages)
         self.messages += [f"{place}: {message}" for place, message in reports[:room]]
         if bad > allowed:
             place, message = reports[-1]  # parsers give up behind the first line that is one too many
