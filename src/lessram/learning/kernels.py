@@ -70,12 +70,12 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
         dot = observe(table, rule, batch, row, scratch) if at_once else look(table, rule, batch, row)
         margin = dot * (rule.step * inverse) + scalars[INTERCEPT]
         margins[r] = margin
-        if r + 1 < rows:
-            following = learned_row(batch, r + 1, objective, first_example)
-            draw_ahead(following, scratch)
         label = np.float64(batch.labels[r])
         slope = derivative(objective.loss, margin, label)
         gradient = slope * weight
+        if r + 1 < rows:
+            following = learned_row(batch, r + 1, objective, first_example)
+            draw_ahead(following, scratch)
         if gradient == 0.0 or weight == 0.0:  # which may have any label
             continue
         if not at_once:
