@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reference_svmlight import read_lines
 
 from lessram.data.delimiters import WINDOW
-from lessram.data.parsing import Parsed, RowBuffers, make_rules
+from lessram.data.parsing import REPORTS, Parsed, RowBuffers, make_rules
 from lessram.data.source import Chunk, Place
 from lessram.data.svmlight import parse
 from lessram.data.text import PADDING
@@ -72,7 +72,8 @@ def check(text: bytes, *, slots: int = 1000, hash: str = "auto", hash_seed: int 
     assert rows_of(parsed) == [(y.tobytes(), ids, np.array(x, np.float32).tobytes()) for y, ids, x in rows]
     assert (parsed.bad, parsed.hashed) == (len(bad), hashed)
     places = [f"x.svm:{line}" for line in bad]
-    assert [report.place for report in parsed.reports] == (places if len(places) <= 10 else places[:9] + places[-1:])
+    described = places if len(places) <= REPORTS else places[: REPORTS - 1] + places[-1:]
+    assert [report.place for report in parsed.reports] == described
     ones = all(value == 1 for _, _, values in rows for value in values)
     assert (parsed.batch.values is None) == ones
     return parsed
