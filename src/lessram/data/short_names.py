@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lessram.data.hashing import murmur64
 from lessram.jit import inlined, intrinsic, overloaded, types
 from lessram.numerics.memory_words import load_word
-from lessram.numerics.vector import I32, INTS, LANES, Vector, blocks, fields_of, load, store_inside
+from lessram.numerics.vector import I32, INTS, LANES, Vector, blocks, fields_of, load, spread_arrays, store_inside
 
 LONGEST = 15
 """Bytes that a short name may have."""
@@ -47,8 +47,8 @@ class Names(NamedTuple):
 
     @classmethod
     def new(cls) -> Names:
-        small, large = (np.zeros((3, WAITING), kind) for kind in (np.uint32, np.uint64))
-        return cls(large[0], large[1], small[0], small[1], small[2], large[2], np.zeros(1, np.uint64))
+        kinds = (np.uint64, np.uint64, np.uint32, np.uint32, np.uint32, np.uint64)
+        return cls(*[*spread_arrays(WAITING, kinds), np.zeros(1, np.uint64)])
 
 
 def put_name(names: Any, text: Any, start: Any, length: Any, seed: Any, hashes: Any, place: Any) -> None:

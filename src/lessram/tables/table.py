@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from lessram.jit import inlined, overloaded, types
 from lessram.numerics.random import shared_word
-from lessram.numerics.vector import padded
-from lessram.tables.memory import spread_arrays
+from lessram.numerics.vector import padded, spread_arrays
 from lessram.tables.passes import draw_row
 
 FAR = np.uint64(256)
