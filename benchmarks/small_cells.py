@@ -51,8 +51,9 @@ LOADS = (2 / 3, 1, 2, 3, 4)
 """Distinct features a slot of the 16-bit table; one of 24 bits with as many bytes has half as many again to a slot, so
 that the first of these is one feature to each of its slots."""
 HASHED = ["criteo", "film reviews"]
-HASHINGS = 4
-"""For each seed of the other figures."""
+HASHINGS, ROUNDS, SURE = 4, 20, 4.0
+"""Features are hashed anew so often for each seed of the other figures; again and again, if need be, until the cells
+differ by more than so many standard errors, but not more often than so."""
 TUNED = 8
 """Other hashings that learning rates are chosen on: the best one for a single hashing is 8 % off as often as not, which
 costs .01 %, more than cells differ by."""
@@ -61,7 +62,7 @@ RATIO_AT_LEAST = 0.9
 MEMORY_BITS = 28
 RESIDENT = memory.Case(*SMALL, 16.5)
 
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = Console(width=None if sys.stdout.isatty() else 130)
 
 
 # Data.
@@ -173,24 +174,40 @@ def measure_accuracy(found: DataSet, seeds: int) -> dict[str, Any]:
 def measure_bytes(found: DataSet, load: float, seeds: int) -> dict[str, Any]:
     """24 and 16 bits a slot in the same bytes, each at its best alpha: the latter has half as many slots again.
 
-    Every seed hashes anew: which features meet in a slot is luck that can outweigh all the rest.
+    Every seed hashes anew: which features meet in a slot is luck that can outweigh all the rest. Cells that differ by
+    little are given up to `ROUNDS` times as many.
     """
     distinct = len(np.unique(found.batch.slots))
     few = round(distinct / (1.5 * load))
-    losses, alphas = {}, {}
-    for storage, slots in ((WIDE, few), (SMALL, few * 3 // 2)):
-        others = [refolded(found.batch, slots, seed) for seed in range(seeds, seeds + TUNED)]
-        chosen = fitted(others[0], slots, storage, best_alpha(others[:1], slots, storage))
-        alpha = best_alpha(others, slots, chosen)
-        name = "+".join(chosen)
-        alphas[name] = alpha
-        hashings = ((refolded(found.batch, slots, seed), seed) for seed in range(seeds))
-        losses[name] = [loss(batch, slots, chosen, alpha, seed) for batch, seed in hashings]
-    wide, small = (Mean.of(numbers) for numbers in losses.values())
-    error = (wide.error**2 + small.error**2) ** 0.5 / wide.value
-    change = Mean(small.value / wide.value - 1, error)
-    means = {name: fmean(numbers) for name, numbers in losses.items()}
-    return {"set": found.name, "load": load, "bytes": 3 * few, "alphas": alphas, "log_loss": means, "change": change}
+    last = seeds * ROUNDS
+    cells = [tuned_cell(found.batch, *cell, range(last, last + TUNED)) for cell in ((WIDE, few), (SMALL, few * 3 // 2))]
+    losses: list[list[float]] = [[], []]
+    change, done = Mean(0.0, 1.0), 0
+    while done < last and abs(change.value) <= SURE * change.error:
+        for (slots, storage, alpha), found_losses in zip(cells, losses, strict=True):
+            for seed in range(done, done + seeds):
+                found_losses.append(loss(refolded(found.batch, slots, seed), slots, storage, alpha, seed))
+        done += seeds
+        wide, small = map(Mean.of, losses)
+        change = Mean(small.value / wide.value - 1, (wide.error**2 + small.error**2) ** 0.5 / wide.value)
+    names = ["+".join(cell.storage) for cell in cells]
+    means = {name: fmean(numbers) for name, numbers in zip(names, losses, strict=True)}
+    alphas = {name: cell.alpha for name, cell in zip(names, cells, strict=True)}
+    row = {"set": found.name, "load": load, "bytes": 3 * few, "hashings": done}
+    return {**row, "alphas": alphas, "log_loss": means, "change": change}
+
+
+class TunedCell(NamedTuple):
+    slots: int
+    storage: tuple[str, str]
+    alpha: float
+
+
+def tuned_cell(batch: Batch, storage: tuple[str, str], slots: int, seeds: range) -> TunedCell:
+    """A format of as many bits, and the learning rate that is best over these hashings."""
+    hashed = [refolded(batch, slots, seed) for seed in seeds]
+    chosen = fitted(hashed[0], slots, storage, best_alpha(hashed[:1], slots, storage))
+    return TunedCell(slots, chosen, best_alpha(hashed, slots, chosen))
 
 
 # Sections.
@@ -225,20 +242,20 @@ def run_accuracy(chosen: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def run_bytes(chosen: argparse.Namespace) -> list[dict[str, Any]]:
-    hashings = HASHINGS * chosen.seeds
-    columns = ("set", "load at 16 bits", "at 24", "bytes", "log-loss, 24 bits", "16 bits", "change", "")
-    table = Table(*columns, title=f"the same bytes, each at its best alpha, {hashings} hashings", title_justify="left")
+    columns = ("set", "load at 16 bits", "at 24", "bytes", "hashings", "log-loss, 24 bits", "16 bits", "change", "")
+    table = Table(*columns, title="the same bytes, each at its best alpha", title_justify="left")
     rows = []
     for found in data_sets():
         if found.name not in chosen.sets:
             continue
         for load in chosen.loads:
-            row = measure_bytes(found, load, hashings)
+            row = measure_bytes(found, load, HASHINGS * chosen.seeds)
             rows.append(row)
             losses = [f"{number:.5f}" for number in row["log_loss"].values()]
             change = row["change"]
             loads = f"{load:.2g}", f"{1.5 * load:.2g}"
-            table.add_row(row["set"], *loads, f"{row['bytes']:,}", *losses, change.percent(4), compared(change))
+            counts = f"{row['bytes']:,}", f"{row['hashings']:,}"
+            table.add_row(row["set"], *loads, *counts, *losses, change.percent(4), compared(change))
     console.print(table)
     return rows
 
