@@ -83,13 +83,13 @@ def test_same_bytes_with_and_without(tmp_path: Path, sources: list[str], monkeyp
 
 
 def test_all_that_a_part_may_carry(tmp_path: Path) -> None:
-    """Weights, 64-bit slots, row starts above 0, bad lines and their words, no rows at all."""
+    """Weights, 64-bit slots, row starts above 0, bad lines and their words, columns met, no rows at all."""
     rows = make_rows(96, LENGTHS, valued=True)
     wide, binary = to_batch(rows, slot_type=np.uint64), to_batch(rows, valued=False)
     parts = [
         ParsedPart(wide, 2, [BadLine("a:1", "found \u00fc"), BadLine("a:9", "x")], 17, Place(0, 100, 12), 3, 4),
         ParsedPart(wide.slice(0, 0), 0, [], 0, Place(0, 200, 20)),
-        ParsedPart(binary.slice(3, 9), 0, [], 1 << 40, Place(2, 1 << 40, 1)),
+        ParsedPart(binary.slice(3, 9), 0, [], 1 << 40, Place(2, 1 << 40, 1), met=np.array([True, False, True])),
     ]
     form, reading = Form(name="svmlight"), Reading()
     key = cache_module.Key(sources=[], form=form, reading=reading, slots=96, labels="binary", max_errors=0)
@@ -101,7 +101,10 @@ def test_all_that_a_part_may_carry(tmp_path: Path) -> None:
         span = slice(first, int(part.batch.indptr[-1]))
         batch = part.batch._replace(indptr=part.batch.indptr - first, slots=part.batch.slots[span])
         batch = batch if batch.values is None else batch._replace(values=batch.values[span])
-        return [None if array is None else (array.dtype, array.tolist()) for array in batch] + list(part[1:])
+        return [None if array is None else (array.dtype, array.tolist()) for array in batch] + [
+            None if part.met is None else part.met.tolist(),
+            *part._replace(met=None)[1:],
+        ]
 
     expected = [content(part) for part in parts]
     for start, skipped in ((Place(), 0), (Place(0, 100, 12), 1), (Place(2, 1 << 40, 1), 3)):

@@ -1,8 +1,8 @@
 """Parsed batches on disk, for further passes over text that need not be parsed again.
 
     head      magic, CRC-32 and length of the key, the key: JSON of all that decides what a parser finds
-    records   one for each part: 16 numbers (`_RECORD`), then labels, row starts, slots, values, weights and the words
-              about bad lines, each begun at a multiple of 8 bytes
+    records   one for each part: 16 numbers (`_RECORD`), then labels, row starts, slots, values, weights, the words
+              about bad lines and the columns met, each begun at a multiple of 8 bytes
     index     for each record: the place behind it (source, offset, line) and where it begins in this file
     tail      CRC-32 of the index, number of records, magic
 
@@ -38,7 +38,7 @@ from lessram.jit import fingerprint
 _MAGIC = b"lessramP"
 _HEAD = struct.Struct("<8sQQ")
 _TAIL = struct.Struct("<QQ8s")
-_FIELDS = "size crc rows features slot_bytes valued weighted bad hashed unlabelled based source offset line words spare"
+_FIELDS = "size crc rows features slot_bytes valued weighted bad hashed unlabelled based source offset line words met"
 _RECORD = np.dtype([(name, "<i8") for name in _FIELDS.split()])
 _ENTRY = np.dtype([(name, "<i8") for name in ("source", "offset", "line", "begin")])
 
@@ -225,6 +225,7 @@ class _Unpacker:
             chunk.stop,
             int(record["unlabelled"]),
             int(record["based"]),
+            take(int(record["met"]), np.bool_).copy() if record["met"] else None,
         )
 
 
@@ -248,6 +249,7 @@ class _Writer:
         arrays += [] if batch.values is None else [batch.values[span]]
         arrays += [] if batch.weights is None else [batch.weights]
         arrays.append(np.frombuffer(words, np.uint8))
+        arrays += [] if part.met is None else [part.met]
         record = np.zeros(1, _RECORD)
         record["size"] = _RECORD.itemsize + sum(_rounded(array.nbytes) for array in arrays)
         record["rows"], record["features"] = batch.rows, batch.features
@@ -255,6 +257,7 @@ class _Writer:
         record["valued"], record["weighted"] = batch.values is not None, batch.weights is not None
         record["bad"], record["hashed"], record["words"] = part.bad, part.hashed, len(words)
         record["unlabelled"], record["based"] = part.unlabelled, part.based
+        record["met"] = 0 if part.met is None else len(part.met)
         record["source"], record["offset"], record["line"] = stop.source, stop.offset, stop.line
         padded = [piece for array in arrays for piece in (_bytes_of(array), bytes(-array.nbytes % 8))]
         crc = zlib.crc32(record.tobytes())
