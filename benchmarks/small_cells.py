@@ -51,9 +51,10 @@ LOADS = (2 / 3, 1, 2, 3, 4)
 """Distinct features a slot of the 16-bit table; one of 24 bits with as many bytes has half as many again to a slot, so
 that the first of these is one feature to each of its slots."""
 HASHED = ["criteo", "film reviews"]
-HASHINGS, ROUNDS, SURE = 4, 20, 4.0
-"""Features are hashed anew so often for each seed of the other figures; again and again, if need be, until the cells
-differ by more than so many standard errors, but not more often than so."""
+HASHINGS = 4
+"""So often for each seed of the other figures are features hashed anew in a round."""
+ROUNDS, SURE = 20, 4.0
+"""The most rounds; and after how many standard errors between the cells no more is needed."""
 TUNED = 8
 """Other hashings that learning rates are chosen on: the best one for a single hashing is 8 % off as often as not, which
 costs .01 %, more than cells differ by."""

@@ -48,7 +48,8 @@ class Names(NamedTuple):
     @classmethod
     def new(cls) -> Names:
         kinds = (np.uint64, np.uint64, np.uint32, np.uint32, np.uint32, np.uint64)
-        return cls(*[*spread_arrays(WAITING, kinds), np.zeros(1, np.uint64)])
+        firsts, lasts, lengths, seeds, hashes, places = spread_arrays(WAITING, kinds)
+        return cls(firsts, lasts, lengths, seeds, hashes, places, waiting=np.zeros(1, np.uint64))
 
 
 def put_name(names: Any, text: Any, start: Any, length: Any, seed: Any, hashes: Any, place: Any) -> None:

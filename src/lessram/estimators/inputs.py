@@ -17,8 +17,6 @@ from lessram.data.matrix import Matrix
 from lessram.errors import DataError
 
 _SHOWN = 5  # columns that a message names
-
-
 _HASHERS = {
     dict: ("dicts", "sklearn.feature_extraction.FeatureHasher()"),
     str: ("texts", "sklearn.feature_extraction.text.HashingVectorizer()"),
@@ -27,8 +25,8 @@ _HASHERS = {
 
 
 @contextmanager
-def advising_on_columns(X: Any) -> Iterator[None]:
-    """Where X is refused, because rows or some columns of a data frame are no numbers: tell what to do with them."""
+def advising(X: Any) -> Iterator[None]:
+    """Where X is refused, because its rows or columns of a data frame are no numbers: tell what to do with them."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -49,12 +47,10 @@ def advising_on_columns(X: Any) -> Iterator[None]:
 
 
 def _advise_on_rows(X: Any, error: Exception) -> None:
-    """Tell what to do with a list of dicts or of texts."""
-    rows = X if isinstance(X, list | tuple) else getattr(X, "values", X)
-    if np.ndim(rows) != 1 or len(rows) == 0:
-        return
+    """Tell what to do with a list, an array or a series of dicts or of texts."""
+    first = next(iter(X), None) if isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1 else None
     for kind, (plural, hasher) in _HASHERS.items():
-        if isinstance(rows[0], kind):
+        if isinstance(first, kind):
             raise DataError(
                 f"found {plural} as X, expected a matrix of numbers. Let scikit-learn hash them:\n"
                 f"  make_pipeline({hasher}, LogisticRegression()).fit(X, y)"

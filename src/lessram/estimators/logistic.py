@@ -31,7 +31,7 @@ from lessram.errors import DataError
 from lessram.estimators.class_weights import refuse_balanced, with_class_weights
 from lessram.estimators.coefficients import coefficient_row
 from lessram.estimators.column_sizes import warn_of_unequal_columns
-from lessram.estimators.inputs import advising_on_columns, checked_classes, checked_matrix, checked_weights
+from lessram.estimators.inputs import advising, checked_classes, checked_matrix, checked_weights
 from lessram.estimators.parameters import automatic, passes_of, slots_of, specs_of
 from lessram.estimators.row_order import warn_of_sorted_labels
 from lessram.learning import auto_choice
@@ -170,7 +170,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LogisticRegression:
         """Learn from nothing; `passes` times over the rows of X with labels y."""
-        with advising_on_columns(X):
+        with advising(X):
             X, y = validate_data(self, X, y, **_ANY_NUMBERS)
             matrix = checked_matrix(X, slots_of(self))
         check_classification_targets(y)
@@ -200,7 +200,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
         """
         refuse_balanced(self.class_weight)
         first = not self.__sklearn_is_fitted__()
-        with advising_on_columns(X):
+        with advising(X):
             X, y = validate_data(self, X, y, reset=first, **_ANY_NUMBERS)
             matrix = checked_matrix(X, slots_of(self) if first else self.models_[0].spec.slots)
         labels = self._classes(classes)
@@ -317,7 +317,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _margins(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
-        with advising_on_columns(X):
+        with advising(X):
             X = validate_data(self, X, reset=False, **_ANY_NUMBERS)
             matrix = checked_matrix(X, self.models_[0].spec.slots)
         margins = np.empty((matrix.rows, len(self._learners)))

@@ -73,6 +73,7 @@ def learn_rows(table, rule, objective, batch, scalars, first_example, scratch, m
         label = np.float64(batch.labels[r])
         slope = derivative(objective.loss, margin, label)
         gradient = slope * weight
+        # Not before the slope: its exponential would begin later, and the row waits for that.
         if r + 1 < rows:
             following = learned_row(batch, r + 1, objective, first_example)
             draw_ahead(following, scratch)

@@ -3,7 +3,8 @@
 Used inside code generators (intrinsics) where the automatic vectoriser cannot be relied upon. Only
 IEEE add, subtract, multiply, divide, square root, floor, compare, convert and bit operations are
 offered, none of them fused or reassociated, so every instruction set computes the same bits as the
-scalar functions of this folder, which remain the specification.
+scalar functions of this folder, which remain the specification. Beside them stand the scratch arrays that they
+read and write (`padded`, `spread_arrays`).
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from lessram.jit import inlined, overloaded
 from lessram.numerics.counter import Counter, steps_up
 from lessram.numerics.grids import exponents, value_bits
-from lessram.numerics.random import counting_bits, rounding_bits, shared_word, uniform, word
+from lessram.numerics.random import rounding_bits, shared_word, uniform
 from lessram.numerics.rate import rates_by_level
 from lessram.numerics.rounding import project
-from lessram.tables.table import feature_value, is_table, look, move, observe, prepare
+from lessram.tables.table import feature_value, is_table, look, move, observe, prepare, words_at
 
 COUNTER_BITS = 8
 
@@ -107,16 +107,15 @@ def _move(table, rule, batch, row, scratch, g, square):
         return None
 
     def move_graded(table, rule, batch, row, scratch, g, square):
-        shared = shared_word(row.key)
+        at, shared = words_at(row, scratch), shared_word(row.key)
         for j in range(row.length):
             slot = batch.slots[row.start + j]
-            own = word(np.uint32(j), row.key)
             level = table.cells[slot].level
-            level = np.uint8(level + steps_up(rule.thresholds[level], counting_bits(own, shared)))
+            level = np.uint8(level + steps_up(rule.thresholds[level], scratch.counting[at + j]))
             table.cells[slot].level = level
             x = np.float64(feature_value(batch.values, row.start + j))
             beta = np.float64(table.cells[slot].weight) + np.float64(rule.rates[level]) * x * g
-            chance = np.float64(uniform(rounding_bits(own, shared)))
+            chance = np.float64(uniform(rounding_bits(scratch.words[at + j], shared)))
             table.cells[slot].weight = np.float32(rounded(project(beta, 1.0), rule.points[level], chance))
 
     return move_graded

@@ -4,7 +4,7 @@ A table is a NamedTuple of arrays. Kernels are written once, in learning/kernels
 row functions below; `overloaded` implementations are chosen by the table's class while compiling, so
 the generic loop costs nothing. A table's module is the only code that touches its bytes.
 
-    draw_ahead(row, scratch)                      the row's random words, which depend on nothing that is learned
+    draw_ahead(row, scratch)                      the row's random words, once and before all else
     look(table, rule, batch, row)                 the row's dot product, nothing changes (pure)
     observe(table, rule, batch, row, scratch)     the same, and what the row's rates depend on is noted
     prepare(table, rule, batch, row, scratch, s)  the row's rates, before anything is stored; the sum of x^2 * rate
@@ -95,8 +95,9 @@ def draw_ahead(row: Any, scratch: Any) -> None:
 
 @overloaded(draw_ahead)
 def _draw_ahead(row, scratch):
-    if not is_table(scratch, Scratch) or isinstance(scratch[0], types.NoneType):
-        return lambda row, scratch: None  # nothing is random, or `prepare` or `move` draw what they need
+    drawn = is_table(scratch, Scratch) and not isinstance(scratch.types[Scratch._fields.index("words")], types.NoneType)
+    if not drawn:
+        return lambda row, scratch: None  # nothing is random, or `prepare` or `move` draws with scratch of its own
 
     def draw_into_scratch(row, scratch):
         shared = shared_word(row.key)
