@@ -206,5 +206,6 @@ def test_workers_wait_where_an_older_one_answers_and_give_up_where_none_does() -
 
 def test_workers_that_fail_again_and_again_end_the_server(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_FAILURES", 1)  # five take the time of six starts
-    with pytest.raises(LessramError, match="2 workers failed within 60 seconds, the last with code 3: giving up"):
+    some = r"[23] workers failed within 60 seconds, the last with code 3: giving up"  # two may fail between two looks
+    with pytest.raises(LessramError, match=some):
         run.serve(str(model), open_nowhere_but_here, run.Settings(port=0, workers=2))
